@@ -1,0 +1,1 @@
+"""Agents, their tools and their models: what users write, made into what the engine knows."""

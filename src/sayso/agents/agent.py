@@ -1,0 +1,173 @@
+"""The agent: a model, its instructions and its tools, in a loop.
+
+Rule: making an agent imports and contacts nothing. A model named by a string is looked up when the
+first turn is due, in the process that takes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from sayso.agents.models import check_name, resolve
+from sayso.agents.tools import NAME, FunctionTool, make_tool
+from sayso.domain.digest import encode_value
+from sayso.domain.message import Message
+from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Tool, ToolSpec
+from sayso.errors import BadAgent, BadTool, BadValue
+
+if TYPE_CHECKING:
+    from sayso.agents.schema import Output
+
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_TOOL_PARTS = ("name", "version", "effect", "spec", "freeze", "call", "probe")
+
+
+class Agent:
+    """Something that people start runs of: it asks its model, and calls the tools it asks for.
+
+    `tools` takes what `@tool` made; a plain function is made a tool with every default, so that it
+    runs without a person and never twice. `output` is the type of the result, if it is not text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str | Model,
+        instructions: str = "",
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        output: Any = None,
+        turns_max: int = 50,
+        model_tries_max: int = 4,
+        version: str = "1",
+        check_for_intervention: Intervention | None = None,
+    ) -> None:
+        if type(name) is not str or not NAME.fullmatch(name):
+            raise BadAgent(
+                f"{name!r} cannot name an agent: use up to 64 letters, digits, underscores and "
+                "hyphens"
+            )
+        self.name = name
+        self.version = _text(name, "version", version)
+        self.instructions = _text(name, "instructions", instructions)
+        self.turns_max = _count(name, "turns_max", turns_max)
+        self.model_tries_max = _count(name, "model_tries_max", model_tries_max)
+        self.check_for_intervention = _check(name, check_for_intervention)
+        self.tools: Mapping[str, Tool] = MappingProxyType(_by_name(name, tools))
+        self._given_model = _model(name, model)
+        self._model: Model | None = None
+        self._output_kind = None if output is str else output
+        self._output: Output | None = None
+        self._specs: tuple[ToolSpec, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name!r}>"
+
+    @property
+    def model(self) -> Model:
+        """Who answers."""
+        if self._model is None:
+            given = self._given_model
+            self._model = resolve(given) if isinstance(given, str) else given
+        return self._model
+
+    def prompt(self, messages: tuple[Message, ...]) -> Prompt:
+        """Say what to ask the model, given the conversation so far."""
+        if self._specs is None:
+            self._specs = tuple(each.spec() for each in self.tools.values())
+        return Prompt(messages=messages, instructions=self._instructions(), tools=self._specs)
+
+    def read(self, answer: Answer) -> Reading:
+        """Make a result of an answer that asks for no calls."""
+        try:
+            if self._output_kind is None:
+                return Reading(output=encode_value(answer.text))
+            return Reading(output=self._out.freeze(_unfenced(answer.text)))
+        except BadValue as error:
+            return Reading(complaint=f"Your answer cannot be used: {error}")
+
+    @property
+    def _out(self) -> Output:
+        if self._output is None:
+            from sayso.agents.schema import Output
+
+            self._output = Output(self.name, self._output_kind)
+        return self._output
+
+    def _instructions(self) -> str:
+        if self._output_kind is None:
+            return self.instructions
+        schema = json.dumps(self._out.schema, ensure_ascii=False)
+        wish = "When you are done, answer with JSON only, and with JSON that fits this schema:"
+        return f"{self.instructions}\n\n{wish}\n{schema}".lstrip()
+
+
+def _by_name(agent: str, tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    if isinstance(tools, str | FunctionTool) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadAgent(f"tools of the agent {agent!r} is a list of tools, not {tools!r}")
+    found: dict[str, Tool] = {}
+    for each in tools:
+        made = _tool(agent, each)
+        if made.name in found:
+            raise BadAgent(f"the agent {agent!r} has two tools called {made.name!r}")
+        found[made.name] = made
+    return found
+
+
+def _tool(agent: str, each: Tool | Callable[..., Any]) -> Tool:
+    try:
+        if all(hasattr(each, part) for part in _TOOL_PARTS):
+            made = cast("Tool", each)
+        elif callable(each):
+            made = each = make_tool(each, scope=None)
+        else:
+            raise BadAgent(f"{each!r} is not a tool of the agent {agent!r}, nor a function")
+        if isinstance(each, FunctionTool):
+            # By now every type that a signature names has to be there.
+            each.check()
+    except BadTool as error:
+        raise BadAgent(f"a tool of the agent {agent!r}: {error}") from error
+    if not NAME.fullmatch(made.name):
+        raise BadAgent(f"{made.name!r} cannot name a tool of the agent {agent!r}")
+    return made
+
+
+def _model(agent: str, model: Any) -> str | Model:
+    if isinstance(model, str):
+        check_name(model)
+        return model
+    if not callable(getattr(model, "answer", None)):
+        raise BadAgent(
+            f"the model of the agent {agent!r} is a name such as 'openai:gpt-5' or a Model, "
+            f"not {model!r}"
+        )
+    return model
+
+
+def _check(agent: str, check: Any) -> Intervention | None:
+    if check is not None and not callable(check):
+        raise BadAgent(f"check_for_intervention of the agent {agent!r} cannot be called")
+    return check
+
+
+def _text(agent: str, field: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadAgent(f"{field} of the agent {agent!r} is a text, not {value!r}")
+    return value
+
+
+def _count(agent: str, field: str, value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise BadAgent(f"{field} of the agent {agent!r} is a number from 1 on, not {value!r}")
+    return value
+
+
+def _unfenced(text: str) -> str:
+    # Many models fence their JSON however firmly they are told not to.
+    text = text.strip()
+    found = None if text.startswith(("{", "[", '"')) else _FENCE.search(text)
+    return found.group(1) if found else text

@@ -1,0 +1,62 @@
+"""One call of somebody else's agent, as a run of its own.
+
+It gives a foreign agent the same gate, the same holds and the same journal: the run asks for
+exactly one call, and is done when that call has its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sayso.domain.digest import decode_value, encode_value
+from sayso.domain.message import AssistantMessage, Message, UserMessage
+from sayso.engine.ports import Answer, AskedCall, Prompt, Reading, Tool
+from sayso.errors import ModelFailed
+
+NAME = "sayso.single"
+"""The agent that such runs belong to."""
+REF = "1.0"
+"""The place of the one call in its run."""
+
+
+def describe_call(tool: str, args: Any) -> str:
+    """Write a call down as the input of its run."""
+    return encode_value({"tool": tool, "args": args}).decode()
+
+
+class _SingleModel:
+    name = NAME
+
+    async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
+        del emit
+        if any(isinstance(message, AssistantMessage) for message in prompt.messages):
+            return Answer(text="done")
+        first = prompt.messages[0]
+        if not isinstance(first, UserMessage):
+            raise ModelFailed("a run of one call begins with that call")
+        wanted = decode_value(first.text)
+        args = encode_value(wanted["args"]).decode()
+        return Answer(calls=(AskedCall(tool=wanted["tool"], args=args),))
+
+
+class SingleCall:
+    """The agent of runs that make one call."""
+
+    name = NAME
+    version = "1"
+    turns_max = 2
+    model_tries_max = 1
+    check_for_intervention = None
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self.model = _SingleModel()
+        self.tools = dict(tools)
+
+    def prompt(self, messages: tuple[Message, ...]) -> Prompt:
+        """Give the conversation as it is."""
+        return Prompt(messages=messages)
+
+    def read(self, answer: Answer) -> Reading:
+        """The call is the result; the answer says only that it is over."""
+        return Reading(output=encode_value(answer.text))

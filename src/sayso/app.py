@@ -1,0 +1,406 @@
+"""`Sayso`: store, agents, policy, worker and sweeper wired together. The one place that chooses
+implementations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from sayso.agents.single import NAME as SINGLE
+from sayso.agents.single import REF, SingleCall, describe_call
+from sayso.domain import events as e
+from sayso.domain.call import Outcome
+from sayso.domain.hold import Verdict
+from sayso.domain.message import Message
+from sayso.domain.policy import Policy, duration_ms
+from sayso.domain.value import Principal, person
+from sayso.engine.decide import Decide
+from sayso.engine.desk import Desk, Start
+from sayso.engine.dispatch import LocalDispatch
+from sayso.engine.feed import Delta, Feed
+from sayso.engine.gate import Gate
+from sayso.engine.handle import RunHandle
+from sayso.engine.ledger import Ledger
+from sayso.engine.parts import Bounds, Parts
+from sayso.engine.ports import Driver, Intervention, Tool
+from sayso.engine.sweeper import Sweeper
+from sayso.engine.worker import Worker
+from sayso.errors import BadAgent, BadSetup, BadTool, StoreClosed, UnknownHold, UnknownTool
+from sayso.store.base import HoldQuery, Store
+from sayso.store.clock import Clock
+from sayso.store.views import HoldView, hold_view
+
+DRAIN_S = 30.0
+"""How long leaving waits for calls under way."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of holds: iterate it; `next` is where the next page goes on, None at the end."""
+
+    items: tuple[HoldView, ...]
+    next: str | None
+
+    def __iter__(self) -> Iterator[HoldView]:  # type: ignore[override]
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> HoldView:
+        return self.items[index]
+
+
+class Sayso:
+    """Durable human-in-the-loop for agents, in one process or several on one store.
+
+    Use it as `async with Sayso("pay.db", agents=[...]) as app`. The store is a path, "memory:", or
+    a store object. With `work=False` it decides and looks, and leaves the work to other processes.
+    """
+
+    def __init__(  # noqa: PLR0913 - each has a default, and is given by name.
+        self,
+        store: str | Path | Store = "sayso.db",
+        *,
+        agents: Iterable[Driver] = (),
+        tools: Iterable[Tool] = (),
+        policy: Policy | None = None,
+        check_for_intervention: Intervention | None = None,
+        deps: Any = None,
+        work: bool = True,
+        project: str = "default",
+        bounds: Bounds | None = None,
+        clock: Clock | None = None,
+        drain_s: float = DRAIN_S,
+    ) -> None:
+        self._where = store
+        self._owns_store = isinstance(store, str | Path)
+        """Whoever opened the store closes it."""
+        self._clock = clock
+        self._project = project
+        self._work = work
+        self._drain_s = drain_s
+        self._deps = deps
+        self._bounds = bounds or Bounds()
+        self._gate = Gate(policy, check_for_intervention)
+        self._drivers = _drivers(agents)
+        self._single = SingleCall(_tools(self._drivers, tools))
+        self._drivers[SINGLE] = self._single
+        self._parts: Parts | None = None
+        self._desk: Desk | None = None
+        self._worker: Worker | None = None
+        self._sweeper: Sweeper | None = None
+        self._dispatch: LocalDispatch | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the store; start a worker and a sweeper, unless `work=False`."""
+        if self._parts is not None:
+            raise BadSetup("this Sayso is open already")
+        store = await open_store(self._where, self._clock)
+        try:
+            await self._wire(store)
+        except BaseException:
+            if self._owns_store:
+                await store.close()
+            raise
+
+    async def close(self) -> None:
+        """Wait for calls under way (`drain_s` at most), then let go of everything."""
+        parts = self._parts
+        if parts is None:
+            return
+        self._parts = None
+        if self._sweeper is not None:
+            await self._sweeper.stop()
+        if self._worker is not None:
+            await self._worker.drain(self._drain_s)
+        if self._dispatch is not None:
+            self._dispatch.close()
+        if self._owns_store:
+            await parts.store.close()
+
+    async def serve(self) -> None:
+        """Work until SIGTERM or SIGINT, then drain. For processes that only work."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, stop.set)
+        try:
+            async with self:
+                await stop.wait()
+        finally:
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(name)
+
+    async def start(  # noqa: PLR0913 - each has a default, and is given by name.
+        self,
+        agent: str,
+        input: str,  # noqa: A002 - what it is called everywhere else.
+        *,
+        by: str | Principal,
+        project: str | None = None,
+        thread: str | None = None,
+        id: str | None = None,  # noqa: A002
+        history: Iterable[Message] = (),
+        key: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> RunHandle:
+        """Start a run. It is committed when this returns; the worker takes it from there.
+
+        `id` chooses the run's id, `history` is an earlier conversation, and a retried start with
+        the same `key` gives the same run.
+        """
+        run_id = await self._open_desk.start(
+            Start(
+                agent=agent,
+                input=input,
+                by=person(by),
+                project=project or self._project,
+                thread=thread,
+                id=id,
+                history=tuple(history),
+                key=key,
+                metadata=metadata,
+            )
+        )
+        return self.run(run_id)
+
+    def run(self, run_id: str) -> RunHandle:
+        """Give a handle on a run. Whether there is such a run shows when the handle is used."""
+        return RunHandle(self._open_parts, run_id)
+
+    async def decide(  # noqa: PLR0913 - each has a default, and is given by name.
+        self,
+        hold: str | HoldView,
+        verdict: Verdict,
+        *,
+        by: str | Principal,
+        digest: str | None = None,
+        key: str | None = None,
+        undo: str | float | None = None,
+        note: str = "",
+        channel: str = "library",
+    ) -> HoldView:
+        """Decide a hold: `approve()`, `approve(args={...})`, `reject("why")`, `answer(value)`,
+        `fail("why")`. Durable when this returns.
+
+        The first decision stands: `AlreadyDecided` carries it. A hold view brings the digest of
+        what was shown; an id alone decides only what was never edited. With `key` a retry gets the
+        same answer. With `undo` the decision can be taken back for that long, and counts after.
+        """
+        if isinstance(hold, HoldView):
+            digest = digest or hold.digest
+        name = hold.id if isinstance(hold, HoldView) else hold
+        request = Decide(
+            verdict=verdict,
+            by=person(by),
+            digest=digest,
+            key=key,
+            undo_ms=0 if undo is None else duration_ms(undo),
+            note=note,
+            channel=channel,
+        )
+        return hold_view(await self._open_desk.decide(name, request))
+
+    async def resume(
+        self,
+        request_id: str,
+        verdict: Verdict,
+        *,
+        by: str | Principal,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> list[HoldView]:
+        """Decide everything that a suspension still asks, all or nothing, with one verdict."""
+        request = Decide(verdict=verdict, by=person(by), digest=digest, key=key)
+        return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
+
+    async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
+        """Take back one's own decision before it is effective."""
+        name = hold.id if isinstance(hold, HoldView) else hold
+        return hold_view(await self._open_desk.undo(name, by=person(by)))
+
+    async def hold(self, hold_id: str) -> HoldView:
+        """Look at one hold, open or settled."""
+        return await self.run(_run_of(hold_id)).hold(hold_id)
+
+    async def holds(
+        self,
+        *,
+        by: str | Principal | None = None,
+        status: Literal["open", "settled", "any"] = "open",
+        limit: int = 50,
+        after: str | None = None,
+        project: str | None = None,
+    ) -> Page:
+        """List holds, oldest first; with `by`, those that this person may decide."""
+        who = None if by is None else (f"user:{person(by).id}", "anyone")
+        query = HoldQuery(
+            project=project or self._project,
+            status=status,
+            who=who,
+            limit=limit,
+            after=after,
+        )
+        found = await self._open_parts.store.holds(query)
+        more = len(found) == limit and found
+        return Page(
+            items=tuple(hold_view(one) for one in found), next=found[-1].key if more else None
+        )
+
+    async def say(
+        self, run: str | RunHandle, text: str, *, by: str | Principal, supersede: bool = False
+    ) -> RunHandle:
+        """Say something to a run. One that waits for a person refuses, unless `supersede=True`
+        withdraws what it asks; to a finished run, this starts the next run of its thread.
+        """
+        run_id = run if isinstance(run, str) else run.id
+        return self.run(
+            await self._open_desk.say(run_id, text, by=person(by), supersede=supersede)
+        )
+
+    async def cancel(
+        self, run: str | RunHandle, *, by: str | Principal, reason: str = ""
+    ) -> None:
+        """End a run: open holds are withdrawn at once, calls under way are waited for."""
+        run_id = run if isinstance(run, str) else run.id
+        await self._open_desk.cancel(run_id, by=person(by), reason=reason)
+
+    async def gate(
+        self,
+        tool: str | Tool,
+        args: Mapping[str, Any],
+        *,
+        by: str | Principal,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the run goes on; only the wait ends.
+    ) -> Outcome:
+        """Put one call of somebody else's agent through the gate; give its outcome once it has one.
+
+        With the same `key`, a retry waits for the same call, also in another process and after a
+        crash. Tools that such calls use are given to `Sayso(tools=[...])`.
+        """
+        if not isinstance(tool, str):
+            known = self._single.tools.setdefault(tool.name, tool)
+            if known is not tool:
+                raise BadTool(f"two different tools are called {tool.name!r}")
+        name = tool if isinstance(tool, str) else tool.name
+        if name not in self._single.tools:
+            raise UnknownTool(f"there is no tool {name!r}; give it to Sayso(tools=[...])")
+        run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
+        return await run.outcome(REF, timeout=timeout)
+
+    def events(
+        self, run_id: str, *, after: int = 0, deltas: bool = False
+    ) -> AsyncIterator[e.Recorded | Delta]:
+        """Follow a run: its entries after one, then live, until it is finished. With `deltas`, the
+        text of turns under way comes in between.
+        """
+        feed = self._open_parts.feed
+        return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
+
+    async def sweep(self) -> int:
+        """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
+        sweeper = self._sweeper or Sweeper(self._open_parts)
+        return await sweeper.sweep()
+
+    async def _wire(self, store: Store) -> None:
+        self._dispatch = LocalDispatch(store)
+        ledger = Ledger(store, self._dispatch)
+        parts = Parts(
+            store=store,
+            ledger=ledger,
+            gate=self._gate,
+            drivers=self._drivers,
+            feed=Feed(store),
+            bounds=self._bounds,
+            deps=self._deps,
+        )
+        if self._work:
+            self._worker = Worker(parts, self._dispatch)
+            await self._worker.start()
+            self._sweeper = Sweeper(parts, self._worker)
+            self._sweeper.start()
+        self._desk = Desk(parts, self._worker)
+        self._parts = parts
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        return self._open_parts.store
+
+    @property
+    def _open_parts(self) -> Parts:
+        if self._parts is None:
+            raise StoreClosed("this Sayso is not open: use it as `async with Sayso(...) as app`")
+        return self._parts
+
+    @property
+    def _open_desk(self) -> Desk:
+        assert self._open_parts
+        assert self._desk is not None
+        return self._desk
+
+
+async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
+    """Open the store that a path, an address or a store object names."""
+    if not isinstance(where, str | Path):
+        return where
+    text = str(where)
+    if text == "memory:":
+        from sayso.store.memory import MemoryStore
+
+        return MemoryStore(clock=clock)
+    if "://" in text and not text.startswith("sqlite:///"):
+        raise BadSetup(f"{text.split('://')[0]!r} is not a kind of store: use a path or 'memory:'")
+    from sayso.store.sqlite import SqliteStore
+
+    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
+
+
+def _drivers(agents: Iterable[Driver]) -> dict[str, Driver]:
+    found: dict[str, Driver] = {}
+    for agent in agents:
+        if agent.name in found or agent.name == SINGLE:
+            raise BadAgent(f"two agents are called {agent.name!r}")
+        found[agent.name] = agent
+    return found
+
+
+def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for tool in more:
+        if tool.name in found:
+            raise BadTool(f"two tools are called {tool.name!r}")
+        found[tool.name] = tool
+    for driver in drivers.values():
+        for tool in driver.tools.values():
+            found.setdefault(tool.name, tool)
+    return found
+
+
+def _run_of(hold_id: str) -> str:
+    from sayso.domain.hold import read_id
+
+    place = read_id("hold", hold_id)
+    if place is None:
+        raise UnknownHold(f"{hold_id!r} is not the id of a hold")
+    return place[0]

@@ -1,0 +1,1 @@
+"""The pure part: no clock, no I/O, no async."""

@@ -1,0 +1,94 @@
+"""Events and run states to bytes and back. What is not understood is refused.
+
+Rule: an entry that cannot be read raises `NotUnderstood` with the reason; it is never skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from sayso.domain.events import AnyEvent, Event
+from sayso.domain.hold import Decision, Verdict
+from sayso.domain.run import Run
+from sayso.errors import BadValue, NotUnderstood
+
+# Old tag -> a function from the old object to the new one. Empty until a tag gets a second version.
+UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+_encoder = msgspec.json.Encoder()
+_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_run_decoder: msgspec.json.Decoder[Run] = msgspec.json.Decoder(Run)
+_decision_decoder: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decision)
+
+# What msgspec raises for bad bytes, bad text and too much nesting, and an upcast for a gap.
+_BAD = (ValueError, TypeError, LookupError, RecursionError)
+
+
+def encode_event(event: AnyEvent) -> bytes:
+    """Encode an event to what the journal keeps; `BadValue` if it could not be read back."""
+    try:
+        data = _encoder.encode(event)
+        # Opaque JSON goes in as it came. If it is none, nobody could ever read the run again.
+        data.decode("utf-8")
+        _event_decoder.decode(data)
+    except _BAD as error:
+        raise BadValue(f"this cannot be kept in a journal: {error}") from None
+    return data
+
+
+def decode_event(data: bytes) -> AnyEvent:
+    """Read an event of any version this code knows."""
+    try:
+        if UPCASTS:
+            return _upcast(data)
+        return _event_decoder.decode(data)
+    except _BAD as error:
+        raise NotUnderstood(f"this entry cannot be read: {error}") from None
+
+
+def _upcast(data: bytes) -> AnyEvent:
+    found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    tag = msgspec.json.decode(found["type"], type=str)
+    upcast = UPCASTS.get(tag)
+    if upcast is None:
+        return _event_decoder.decode(data)
+    return _event_decoder.decode(_encoder.encode(upcast(dict(found))))
+
+
+def encode_run(run: Run) -> bytes:
+    """Encode a run's state to what its row keeps."""
+    return _encoder.encode(run)
+
+
+def decode_run(data: bytes) -> Run:
+    """Read a run's state."""
+    try:
+        return _run_decoder.decode(data)
+    except _BAD as error:
+        raise NotUnderstood(f"this run's state cannot be read: {error}") from None
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """Encode a decision to what a hold's row keeps."""
+    return _encoder.encode(decision)
+
+
+def decode_decision(data: bytes) -> Decision:
+    """Read a decision."""
+    try:
+        return _decision_decoder.decode(data)
+    except _BAD as error:
+        raise NotUnderstood(f"this decision cannot be read: {error}") from None
+
+
+def encode_verdict(verdict: Verdict) -> bytes:
+    """Encode a verdict, to tell a retry from another request."""
+    return _encoder.encode(verdict)
+
+
+def event_tag(event: Event) -> str:
+    """Give the tag that names an event's kind and version."""
+    return str(event.__struct_config__.tag)

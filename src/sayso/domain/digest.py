@@ -1,0 +1,154 @@
+"""Bytes, not objects: how values become bytes, and what a person's decision is bound to.
+
+Rule 1: a value is encoded once; what is shown, decided and executed are those bytes.
+Rule 2: what has no single reading is refused: NaN, duplicate keys, lone surrogates, other types.
+Rule 3: 12400 and 12400.0 are different values, and integers have no upper bound but `DIGITS_MAX`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any, cast
+
+from sayso.errors import BadValue
+
+BYTES_MAX = 256 * 1024
+"""No argument, answer or result is larger; beyond this a person cannot judge it anyway."""
+DEPTH_MAX = 100
+DIGITS_MAX = 4000
+"""Below the 4,300 digits at which Python itself refuses to convert an integer to text."""
+_INTEGER_END = 10**DIGITS_MAX
+
+
+def encode_value(value: Any, *, bytes_max: int = BYTES_MAX) -> bytes:
+    """Encode a JSON value to its only bytes, or raise `BadValue` saying where it cannot be."""
+    _check(value)
+    text = json.dumps(
+        value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+    )
+    data = text.encode("utf-8")
+    if len(data) > bytes_max:
+        raise BadValue(f"this value has {len(data):,} bytes, more than {bytes_max:,}")
+    return data
+
+
+def decode_value(data: bytes | str, *, bytes_max: int = BYTES_MAX) -> Any:
+    """Parse JSON strictly: anything that two parsers could read differently is `BadValue`."""
+    try:
+        data = data.encode("utf-8") if isinstance(data, str) else data
+        if len(data) > bytes_max:
+            raise BadValue(f"this JSON has {len(data):,} bytes, more than {bytes_max:,}")
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_int=_integer,
+        )
+    except BadValue:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadValue(f"this is not JSON: {error or type(error).__name__}") from None
+    _check(value)
+    return value
+
+
+def canonical(data: bytes | str) -> bytes:
+    """Parse JSON from outside and encode it to its only bytes."""
+    return encode_value(decode_value(data))
+
+
+def call_digest(
+    *, project: str, run: str, version: int, tool: str, tool_version: str, args: bytes
+) -> str:
+    """Name exactly what a person is asked about; a decision carries this."""
+    return _sha256("sayso.call.1", project, run, str(version), tool, tool_version, args)
+
+
+def suspension_digest(*, request_id: str, members: list[str]) -> str:
+    """Name everything one suspension asks about."""
+    return _sha256("sayso.suspension.1", request_id, *members)
+
+
+def request_digest(*parts: str | bytes) -> str:
+    """Name a request that carries an idempotency key, to tell a retry from another request."""
+    return _sha256("sayso.request.1", *parts)
+
+
+def _sha256(*parts: str | bytes) -> str:
+    # Every part is preceded by its length, so that no two lists of parts hash alike.
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _check(value: Any) -> None:
+    # A stack rather than recursion, so that depth is our limit and not the interpreter's.
+    stack: list[tuple[Any, int]] = [(value, 0)]
+    count = 1
+    while stack:
+        item, depth = stack.pop()
+        if depth > DEPTH_MAX:
+            # A circular value ends here too.
+            raise BadValue(f"this value is nested deeper than {DEPTH_MAX}")
+        _check_one(item)
+        kind = cast("type[object]", type(item))
+        if kind not in (dict, list, tuple):
+            continue
+        # Counted before they are looked at: a long list that holds itself must not fill memory.
+        count += len(item)
+        if count > BYTES_MAX:
+            raise BadValue(f"this value has more than {BYTES_MAX:,} parts")
+        children = item.values() if kind is dict else item
+        stack.extend((child, depth + 1) for child in children)
+
+
+def _check_one(item: Any) -> None:
+    kind = cast("type[object]", type(item))
+    if item is None or kind in (bool, list, tuple):
+        return
+    if kind is str:
+        _check_text(item)
+    elif kind is int:
+        if not -_INTEGER_END < item < _INTEGER_END:
+            raise BadValue(f"an integer has more than {DIGITS_MAX:,} digits")
+    elif kind is float:
+        if not math.isfinite(item):
+            raise BadValue(f"{item!r} has no place in JSON")
+    elif kind is dict:
+        for key in item:
+            if type(key) is not str:
+                # Not the key itself: its text may be endless, or an error of its own.
+                raise BadValue(f"a key of type {type(key).__name__} is not a string")
+            _check_text(key)
+    else:
+        raise BadValue(f"a value of type {kind.__name__} cannot be kept as JSON")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadValue("a string has a lone surrogate, which is not a character") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise BadValue("an object has the same key twice")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise BadValue(f"{name} has no place in JSON")
+
+
+def _integer(text: str) -> int:
+    if len(text.removeprefix("-")) > DIGITS_MAX:
+        raise BadValue(f"an integer has more than {DIGITS_MAX:,} digits")
+    return int(text)

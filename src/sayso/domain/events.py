@@ -1,0 +1,277 @@
+"""Everything that can happen to a run. The journal is a list of these.
+
+Rule 1: past tense, our own types only; what a provider said travels inside as opaque JSON.
+Rule 2: a tag carries its version and is never given another meaning. A field is never added to a
+tag that has been released, because code that does not know the field must refuse the entry: a new
+shape is a new tag, and `codec.UPCASTS` brings the old one up.
+Rule 3: every tag has a golden file in `tests/domain/golden/`, and those are only ever added to.
+
+Inside a run, calls and holds go by their short names: a call by `ref` ("2.0": the first call of
+the second turn), a hold by its number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sayso.domain.call import Call, Outcome
+from sayso.domain.hold import Ask, Decision
+from sayso.domain.message import Message
+from sayso.domain.policy import Require
+from sayso.domain.value import Principal, RawOrNone, Value
+
+MAIN = "main"
+"""The strand every run begins with."""
+
+
+class Event(Value, frozen=True, kw_only=True, tag_field="type"):
+    """Something that happened to a run."""
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag="run.started.1"):
+    """Somebody started a run."""
+
+    run: str
+    project: str
+    agent: str
+    by: Principal
+    input: str
+    at: int
+    agent_version: str = ""
+    policy_version: str = ""
+    thread: str = ""
+    previous: str = ""
+    """The thread's run before this one, whose conversation this one goes on with."""
+    root: str = ""
+    parent: str = ""
+    parent_call: str = ""
+    history: tuple[Message, ...] = ()
+    metadata: RawOrNone = None
+    key: str = ""
+    trace: str = ""
+
+
+class MessageReceived(Event, frozen=True, kw_only=True, tag="message.received.1"):
+    """Somebody said something to the run."""
+
+    by: Principal
+    text: str
+    strand: str = MAIN
+    key: str = ""
+
+
+class TurnTaken(Event, frozen=True, kw_only=True, tag="turn.taken.1"):
+    """The model answered."""
+
+    turn: int
+    seen: int
+    """The last entry the model was shown; what was said after it is for the next turn."""
+    strand: str = MAIN
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    raw: RawOrNone = None
+    model: str = ""
+    usage: dict[str, int] | None = None
+
+
+class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
+    """A person is asked."""
+
+    hold: int
+    call: str
+    digest: str
+    ask: Ask
+    ruling: Require
+    approvers: tuple[str, ...]
+    suspension: int
+    at: int
+    version: int = 1
+    deadline: int | None = None
+    policy_version: str = ""
+    tool_version: str = ""
+    """Set if it is not the one the call was asked for with."""
+    duplicate_of: str = ""
+    """The call in doubt that this one would repeat."""
+    trace: str = ""
+
+
+class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
+    """A person edited the arguments: what is asked is now something else."""
+
+    hold: int
+    version: int
+    args: msgspec.Raw
+    digest: str
+    by: Principal
+    ruling: Require
+    approvers: tuple[str, ...]
+    at: int
+    deadline: int | None = None
+
+
+class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):
+    """Somebody decided, or time did. It counts from the decision's `effective_at`."""
+
+    hold: int
+    version: int
+    decision: Decision
+
+
+class DecisionEffective(Event, frozen=True, kw_only=True, tag="decision.effective.1"):
+    """The time to undo a decision is over."""
+
+    hold: int
+
+
+class DecisionUndone(Event, frozen=True, kw_only=True, tag="decision.undone.1"):
+    """Whoever decided took it back in time: the hold is open again."""
+
+    hold: int
+    by: Principal
+    at: int
+
+
+class CallStarted(Event, frozen=True, kw_only=True, tag="call.started.1"):
+    """A worker owns this attempt; the tool runs only after this is committed."""
+
+    call: str
+    attempt: int
+    worker: str
+    digest: str
+    tick: int
+    """When, by the store's lease clock."""
+    timeout_ms: int
+    tool_version: str = ""
+    grant: str = ""
+    """The standing permission that was used, if one was."""
+
+
+class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished.1"):
+    """A call has its one outcome. `attempt` 0: it never started."""
+
+    call: str
+    outcome: Outcome
+    attempt: int = 0
+    why: str = ""
+    """How this came to be known, if not from the tool itself: a probe, a person."""
+
+
+class AttemptVoided(Event, frozen=True, kw_only=True, tag="attempt.voided.1"):
+    """This attempt is over and does not count; the call may start again."""
+
+    call: str
+    attempt: int
+    why: str
+
+
+class CallDoubted(Event, frozen=True, kw_only=True, tag="call.doubted.1"):
+    """This attempt may or may not have had its effect."""
+
+    call: str
+    attempt: int
+    why: str
+
+
+class LateResult(Event, frozen=True, kw_only=True, tag="late.result.1"):
+    """A result for an attempt that no longer counts. It changes nothing but what people see."""
+
+    call: str
+    attempt: int
+    outcome: Outcome
+
+
+class CancelRequested(Event, frozen=True, kw_only=True, tag="cancel.requested.1"):
+    """The run is to end: as failed if `error` says why, as cancelled otherwise."""
+
+    by: Principal
+    at: int
+    reason: str = ""
+    error: str = ""
+
+
+class RunTakenOver(Event, frozen=True, kw_only=True, tag="run.taken_over.1"):
+    """Another worker goes on with the run, and the one before it can write no more."""
+
+    worker: str
+    before: str
+    proof: str
+    """Why the worker before is taken for gone: `dead` (proven) or `lease` (not heard of)."""
+
+
+class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):
+    """Nothing can go on until somebody decides."""
+
+
+class RunResumed(Event, frozen=True, kw_only=True, tag="run.resumed.1"):
+    """Something can go on."""
+
+
+class RunCompleted(Event, frozen=True, kw_only=True, tag="run.completed.1"):
+    """The agent is done."""
+
+    output: msgspec.Raw
+
+
+class RunFailed(Event, frozen=True, kw_only=True, tag="run.failed.1"):
+    """The run cannot go on."""
+
+    error: str
+
+
+class RunCancelled(Event, frozen=True, kw_only=True, tag="run.cancelled.1"):
+    """The run was stopped, and everything it had started is over."""
+
+    reason: str = ""
+
+
+class EntryRedacted(Event, frozen=True, kw_only=True, tag="entry.redacted.1"):
+    """The content of an entry was erased; that it was there, and its hash, remain."""
+
+    entry: int
+    by: Principal
+    at: int
+    reason: str = ""
+
+
+AnyEvent = (
+    RunStarted
+    | MessageReceived
+    | TurnTaken
+    | HoldOpened
+    | HoldRevised
+    | HoldSettled
+    | DecisionEffective
+    | DecisionUndone
+    | CallStarted
+    | CallFinished
+    | AttemptVoided
+    | CallDoubted
+    | LateResult
+    | CancelRequested
+    | RunTakenOver
+    | RunSuspended
+    | RunResumed
+    | RunCompleted
+    | RunFailed
+    | RunCancelled
+    | EntryRedacted
+)
+
+
+class Recorded(Value, frozen=True, kw_only=True):
+    """An event with its place in a run's journal and the store time it was committed at."""
+
+    run_id: str
+    seq: int
+    at: int
+    event: AnyEvent | None
+    """None if the entry was redacted."""
+    position: int = 0
+    """Its place in the order in which the whole store committed."""
+
+    @property
+    def type(self) -> str:
+        """The event's tag without its version."""
+        if self.event is None:
+            return "redacted"
+        return str(self.event.__struct_config__.tag).rpartition(".")[0]

@@ -1,0 +1,191 @@
+"""Holds, what they ask, and how they are settled."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from sayso.domain.digest import decode_value, encode_value
+from sayso.domain.policy import Require
+from sayso.domain.value import Principal, RawOrNone, Row, Tagged, Value
+
+
+class Approval(Tagged, frozen=True, kw_only=True, tag="approval"):
+    """May this call run? It has not started."""
+
+
+class InDoubt(Tagged, frozen=True, kw_only=True, tag="in_doubt"):
+    """Did this call happen? It was started, and nobody heard how it ended."""
+
+    attempt: int
+    worker: str
+    why: str
+    probe: str = ""
+    """What the tool's probe answered, if it has one."""
+
+
+Ask = Approval | InDoubt
+ASK_KINDS: dict[type, str] = {Approval: "approval", InDoubt: "in_doubt"}
+
+
+class Approved(Tagged, frozen=True, kw_only=True, tag="approved"):
+    """Yes. With `args`, yes to these arguments instead."""
+
+    args: RawOrNone = None
+
+
+class Rejected(Tagged, frozen=True, kw_only=True, tag="rejected"):
+    """No."""
+
+    reason: str = ""
+
+
+class Answered(Tagged, frozen=True, kw_only=True, tag="answered"):
+    """This is the answer."""
+
+    value: msgspec.Raw
+
+    def result(self) -> Any:
+        """Parse the answer."""
+        return decode_value(bytes(self.value))
+
+
+class Errored(Tagged, frozen=True, kw_only=True, tag="errored"):
+    """There will be no answer, and this is why."""
+
+    message: str
+
+
+class Expired(Tagged, frozen=True, kw_only=True, tag="expired"):
+    """Nobody decided in time. Nobody's decision, so `silence` says what the rule made of it."""
+
+    silence: str
+
+
+class Withdrawn(Tagged, frozen=True, kw_only=True, tag="withdrawn"):
+    """The question no longer stands."""
+
+    reason: str = ""
+
+
+Verdict = Approved | Rejected | Answered | Errored | Expired | Withdrawn
+VERDICT_WORDS: dict[type, str] = {
+    Approved: "approved",
+    Rejected: "rejected",
+    Answered: "answered",
+    Errored: "errored",
+    Expired: "expired",
+    Withdrawn: "withdrawn",
+}
+
+
+def approve(args: dict[str, Any] | None = None) -> Approved:
+    """Say yes; with `args`, say yes to these arguments instead of the ones shown."""
+    return Approved(args=None if args is None else msgspec.Raw(encode_value(args)))
+
+
+def reject(reason: str = "") -> Rejected:
+    """Say no. The model is told the reason."""
+    return Rejected(reason=reason)
+
+
+def answer(value: Any) -> Answered:
+    """Answer a question; for a call in doubt: it happened, and this is its result."""
+    return Answered(value=msgspec.Raw(encode_value(value)))
+
+
+def fail(message: str) -> Errored:
+    """Say that there will be no answer; for a call in doubt: give up finding out."""
+    return Errored(message=message)
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """A verdict with everything an auditor asks about it."""
+
+    verdict: Verdict
+    by: Principal
+    at: int
+    """Store time, in milliseconds since 1970."""
+    effective_at: int
+    """From when it counts; until then it can be undone."""
+    digest: str
+    """Of what was shown to whoever decided."""
+    channel: str = "library"
+    assurance: str = ""
+    """How the person was known to be that person."""
+    key: str = ""
+    note: str = ""
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word."""
+        return VERDICT_WORDS[type(self.verdict)]
+
+
+class HoldStatus(enum.StrEnum):
+    """Where a hold stands."""
+
+    OPEN = "open"
+    DECIDED = "decided"
+    """Decided, and not yet effective: it can still be undone."""
+    SETTLED = "settled"
+
+
+class Hold(Row, frozen=True, kw_only=True):
+    """One thing a run waits for a person to settle, as far as the verbs need to know it."""
+
+    n: int
+    """Its number in the run; with the run's id it is the hold's id."""
+    call: str
+    kind: Literal["approval", "in_doubt"]
+    version: int
+    digest: str
+    suspension: int
+    approvers: tuple[str, ...]
+    deadline: int | None
+    on_silence: str
+    entry: int
+    """The entry that opened it."""
+    opened_at: int
+    revised: int = 0
+    """The entry that revised it last."""
+    editable: bool = True
+    on_reject: str = "tell"
+    decision: Decision | None = None
+    """Decided, and not yet effective."""
+
+    @property
+    def status(self) -> HoldStatus:
+        """Where it stands. A settled hold is no longer part of the run's state."""
+        return HoldStatus.OPEN if self.decision is None else HoldStatus.DECIDED
+
+
+def resolve_approvers(ruling: Require, owner: Principal) -> tuple[str, ...]:
+    """Name the approvers of a ruling, the run's owner by name."""
+    named = ruling.approvers or ("owner",)
+    return tuple(f"user:{owner.id}" if who == "owner" else who for who in named)
+
+
+def may_decide(approvers: tuple[str, ...], by: Principal) -> bool:
+    """Tell whether this principal is among the approvers. Only people ever are."""
+    return by.kind == "person" and ("anyone" in approvers or f"user:{by.id}" in approvers)
+
+
+def hold_id(run: str, n: int) -> str:
+    """Make the public id of a hold."""
+    return f"hold_{run.removeprefix('run_')}.{n}"
+
+
+def request_id(run: str, suspension: int) -> str:
+    """Make the public id of a suspension."""
+    return f"req_{run.removeprefix('run_')}.{suspension}"
+
+
+def read_id(prefix: str, text: str) -> tuple[str, int] | None:
+    """Read the run and number out of a hold's or suspension's id; None if it is neither."""
+    # One thing has one id: no leading zeros, no digits of other scripts.
+    found = re.fullmatch(rf"{prefix}_(.+)\.([1-9][0-9]{{0,9}})", text, re.DOTALL)
+    return None if found is None else (f"run_{found[1]}", int(found[2]))

@@ -1,0 +1,164 @@
+"""One attempt of a call, and what can be said about it afterwards.
+
+Rule: what was started and then lost from sight is not a failure. For a tool that acts once, a
+timeout, a cancellation or a lost connection means that nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sayso.domain.call import Effect, Failed, Outcome, Returned
+from sayso.domain.digest import encode_value
+from sayso.domain.value import Value
+from sayso.engine.gate import clean_text
+from sayso.engine.ports import Context, Happened, NotHappened, Tool
+from sayso.errors import BadValue, NotDone
+
+MESSAGE_MAX = 2000
+PROBE_S = 30.0
+
+
+class Done(Value, frozen=True, kw_only=True):
+    """The attempt has an outcome."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+class Void(Value, frozen=True, kw_only=True):
+    """The attempt had no effect, or one that may be repeated: the call may start again."""
+
+    why: str
+
+
+class Doubt(Value, frozen=True, kw_only=True):
+    """Nobody knows whether the attempt had its effect."""
+
+    why: str
+    probe: str = ""
+
+
+Result = Done | Void | Doubt
+
+
+async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
+    """Call the tool. Never raises, but for the end of the process itself."""
+    body = asyncio.ensure_future(tool.call(ctx, args))
+    try:
+        done, _ = await asyncio.wait({body}, timeout=tool.timeout_ms / 1000)
+    except asyncio.CancelledError:
+        # This worker is being stopped with the call under way.
+        body.cancel()
+        raise
+    if not done:
+        body.cancel()
+        # A body that ignores its cancellation must not be waited for.
+        await asyncio.wait({body}, timeout=0)
+        return _lost(tool, f"it did not end within {tool.timeout_ms / 1000:g} seconds")
+    try:
+        return Done(outcome=Returned(value=msgspec.Raw(body.result())))
+    except NotDone as error:
+        return Void(why=_message(error) or "the tool says that it did nothing")
+    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
+        return _lost(tool, f"it was interrupted by {type(error).__name__}")
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
+        if _lost_sight(error):
+            return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
+        return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
+
+
+async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -> Result:
+    """Say what became of an attempt that another worker started and did not finish."""
+    if tool is None:
+        return Doubt(why=f"{why}; its tool is no longer known")
+    if tool.effect is not Effect.ONCE:
+        return Void(why=f"{why}; its effect is {tool.effect.value!r}, so it may run again")
+    if not tool.has_probe:
+        return Doubt(why=why)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            answer = await tool.probe(ctx, args)
+    except Exception as error:  # noqa: BLE001 - a probe that fails has told us nothing.
+        return Doubt(why=why, probe=f"failed with {type(error).__name__}: {_message(error)}")
+    match answer:
+        case Happened(result=result):
+            outcome = Returned(value=msgspec.Raw(_encode(result)))
+            return Done(outcome=outcome, why="the tool's probe found its effect")
+        case NotHappened():
+            return Void(why="the tool's probe found no effect")
+        case None:
+            return Doubt(why=why, probe="does not know")
+
+
+def _encode(result: Any) -> bytes:
+    try:
+        return encode_value(result)
+    except BadValue:
+        # That it happened is what counts; what it gave back is only nice to know.
+        return b"null"
+
+
+def _lost(tool: Tool, why: str) -> Result:
+    if tool.effect is Effect.ONCE:
+        return Doubt(why=why)
+    return Done(outcome=Failed(error="Interrupted", message=why))
+
+
+_SIGHT_ERRNO = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.EPIPE,
+        errno.ETIMEDOUT,
+    }
+)
+# Libraries have their own names for a line that went dead, and few derive them from the built-in
+# ones. Matching the names of the classes is coarse, and errs towards asking a person.
+_SIGHT_NAMES = re.compile(
+    r"Timeout|TimedOut|Connection|Connect(?:Error|ionError)|Network|Transport|Protocol"
+    r"|ReadError|WriteError|Disconnected|IncompleteRead|SSLError|Cancelled|EndOfStream"
+)
+
+
+def _lost_sight(error: BaseException) -> bool:
+    """Tell whether an exception, or one behind it, means that the line to the target went dead."""
+    return any(_is_dead_line(one) for one in _chain(error))
+
+
+def _is_dead_line(error: BaseException) -> bool:
+    if isinstance(error, ConnectionRefusedError | NotDone):
+        return False  # Nobody was there to do anything.
+    if isinstance(error, TimeoutError | ConnectionError | EOFError | asyncio.CancelledError):
+        return True
+    if isinstance(error, OSError) and error.errno in _SIGHT_ERRNO:
+        return True
+    return any(_SIGHT_NAMES.search(kind.__name__) for kind in type(error).__mro__[:-2])
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions  # pyright: ignore[reportUnknownMemberType]
+
+
+def _message(error: BaseException) -> str:
+    return clean_text(str(error))[:MESSAGE_MAX]

@@ -1,0 +1,273 @@
+"""Deciding: one path behind every channel.
+
+Rule 1: an answer is given only once the decision is durable, and whoever comes second is told what
+stands: who decided what, and when.
+Rule 2: a decision acts on a hold's id, version and digest: never on a position, a tool's name or
+the last thing that was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.digest import call_digest, suspension_digest
+from sayso.domain.hold import (
+    VERDICT_WORDS,
+    Approved,
+    Errored,
+    Expired,
+    Rejected,
+    Verdict,
+    hold_id,
+    may_decide,
+    read_id,
+    resolve_approvers,
+)
+from sayso.domain.lifecycle import apply_all
+from sayso.domain.policy import Forbid, Require
+from sayso.domain.run import Run
+from sayso.domain.value import Principal
+from sayso.engine.keys import check_text, idempotency_key, is_retry
+from sayso.engine.parts import Parts
+from sayso.errors import (
+    AlreadyDecided,
+    ConditionFailed,
+    HoldExpired,
+    KeyReused,
+    NotAllowed,
+    NotWhatWasShown,
+    UnknownHold,
+    UnknownRun,
+    WrongVerdict,
+)
+from sayso.store.base import HoldFound, HoldQuery
+
+REASON_MAX = 10_000
+HOLDS_MAX = 500
+
+
+class Decide(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision to be made."""
+
+    verdict: Verdict
+    by: Principal
+    digest: str | None = None
+    """Of what was shown. Without it only a hold that was never edited can be decided."""
+    key: str | None = None
+    undo_ms: int = 0
+    note: str = ""
+    channel: str = "library"
+
+
+class _Edit(msgspec.Struct, frozen=True, kw_only=True):
+    args: bytes
+    digest: str
+    ruling: Require
+
+
+class Decider:
+    """Settles holds."""
+
+    def __init__(self, parts: Parts, takes: Callable[[str], str]) -> None:
+        self._parts = parts
+        self._takes = takes
+        """Gives the worker that takes a run of an agent on, once it has been decided."""
+
+    async def decide(self, hold: str, request: Decide) -> HoldFound:
+        """Decide a hold, and give it as it is then. One that was edited into something that others
+        must decide is still open.
+        """
+        _check(request)
+        run_id, n = _place("hold", hold)
+        run = await self._run(run_id, hold)
+        await self._settle(run, [n], request, scope=hold)
+        return await self._found(run_id, n)
+
+    async def resume(self, name: str, request: Decide) -> list[HoldFound]:
+        """Decide everything that a suspension still asks, all or nothing."""
+        _check(request)
+        run_id, suspension = _place("req", name)
+        run = await self._run(run_id, name)
+        query = HoldQuery(run_id=run_id, suspension=suspension, status="any", limit=HOLDS_MAX)
+        found = await self._parts.store.holds(query)
+        if not found:
+            raise UnknownHold(f"there is no request {name!r}")
+        digests = {one.row.n: one.row.digest for one in found}
+        digest = suspension_digest(request_id=name, members=list(digests.values()))
+        if request.digest is not None and request.digest != digest:
+            raise NotWhatWasShown(digest=digest)
+        asked = [one.row.n for one in found if one.row.status == "open"]
+        asked = asked or [found[0].row.n]
+        await self._settle(run, asked, request, scope=name, digests=digests)
+        return await self._parts.store.holds(query)
+
+    async def undo(self, hold: str, *, by: Principal) -> HoldFound:
+        """Take back one's own decision before it is effective."""
+        run_id, n = _place("hold", hold)
+        await self._run(run_id, hold)
+        now = self._parts.store.now()
+        await self._parts.ledger.write(run_id, lambda run: verbs.undo(run, n, by=by, now=now))
+        return await self._found(run_id, n)
+
+    async def _settle(  # noqa: PLR0913 - one path for one hold and for many.
+        self,
+        run: Run,
+        ns: Sequence[int],
+        request: Decide,
+        *,
+        scope: str,
+        digests: dict[int, str] | None = None,
+    ) -> None:
+        verdict = codec.encode_verdict(request.verdict)
+        seen = request.digest or ""
+        key = idempotency_key(
+            run.project, request.key, "decide", scope, str(request.by), seen, verdict
+        )
+        if key is not None and await is_retry(self._parts.store, key):
+            return
+        edit = await self._edit(run, ns, request)
+
+        def verb(run: Run) -> list[e.Event]:
+            found: list[e.Event] = []
+            for n in ns:
+                shown = request.digest if digests is None else digests[n]
+                verbs.check_shown(run, n, shown)
+                events = self._events(run, n, request, edit)
+                run = apply_all(run, events)
+                found += events
+            return found
+
+        try:
+            worker = self._takes(run.agent)
+            await self._parts.ledger.write(run.id, verb, worker=worker, key=key)
+        except KeyReused:
+            if key is None or not await is_retry(self._parts.store, key):
+                raise
+        except (UnknownHold, ConditionFailed, HoldExpired):
+            # Decided, withdrawn or out of time: say what stands instead.
+            await self._expire(run.id)
+            raise await self._why_not(run.id, ns, request.by) from None
+
+    def _events(self, run: Run, n: int, request: Decide, edit: _Edit | None) -> list[e.Event]:
+        now = self._parts.store.now()
+        verdict = request.verdict
+        found: list[e.Event] = []
+        if edit is not None:
+            found = verbs.revise(
+                run,
+                n,
+                args=edit.args,
+                digest=edit.digest,
+                ruling=edit.ruling,
+                by=request.by,
+                now=now,
+            )
+            run = apply_all(run, found)
+            verdict = Approved()
+            if not may_decide(resolve_approvers(edit.ruling, run.by), request.by):
+                return found  # Edited into something that somebody else must decide.
+        return found + verbs.settle(
+            run,
+            n,
+            verdict,
+            by=request.by,
+            now=now,
+            undo_ms=request.undo_ms,
+            channel=request.channel,
+            key=request.key or "",
+            note=request.note,
+        )
+
+    async def _edit(self, run: Run, ns: Sequence[int], request: Decide) -> _Edit | None:
+        """Validate edited arguments, and rule on them as on any others."""
+        if not isinstance(request.verdict, Approved) or request.verdict.args is None:
+            return None
+        if len(ns) != 1:
+            raise WrongVerdict("arguments can be edited for one hold at a time")
+        hold = run.hold(ns[0])
+        row = hold and run.call(hold.call)
+        if hold is None or row is None:
+            return None  # It is not open, as will be said.
+        driver = self._parts.drivers.get(run.agent)
+        tool = driver.tools.get(row.tool) if driver else None
+        if driver is None or tool is None:
+            raise WrongVerdict(f"the tool {row.tool!r} is not known here: it cannot be edited")
+        args = tool.freeze(bytes(request.verdict.args))
+        ruling = await self._parts.gate.rule(run, tool, args, driver.check_for_intervention)
+        if isinstance(ruling, Forbid):
+            raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
+        digest = call_digest(
+            project=run.project,
+            run=run.id,
+            version=hold.version + 1,
+            tool=tool.name,
+            tool_version=tool.version,
+            args=args,
+        )
+        if not isinstance(ruling, Require):
+            ruling = Require(risk=tool.risk)
+        return _Edit(args=args, digest=digest, ruling=ruling)
+
+    async def _expire(self, run_id: str) -> None:
+        def verb(run: Run) -> list[e.Event]:
+            return [] if run.final else verbs.sweep(run, now=self._parts.store.now())
+
+        try:
+            await self._parts.ledger.write(run_id, verb)
+        except ConditionFailed:
+            return  # Not due by the store's clock after all.
+
+    async def _why_not(self, run_id: str, ns: Sequence[int], by: Principal) -> Exception:
+        for n in ns:
+            found = await self._found(run_id, n)
+            if found.row.status != "open":
+                return _stands(found, by)
+        return ConditionFailed("the hold's time is nearly up, and clocks disagree; try again")
+
+    async def _found(self, run_id: str, n: int) -> HoldFound:
+        found = await self._parts.store.hold(run_id, n)
+        if found is None:
+            raise UnknownHold(f"there is no hold {hold_id(run_id, n)!r}")
+        return found
+
+    async def _run(self, run_id: str, name: str) -> Run:
+        try:
+            return await self._parts.ledger.load(run_id)
+        except UnknownRun:
+            raise UnknownHold(f"there is no {name!r}") from None
+
+
+def _stands(found: HoldFound, by: Principal) -> Exception:
+    row = found.row
+    name = hold_id(row.run_id, row.n)
+    if not may_decide(row.who, by):
+        return NotAllowed(f"{by} may not decide {name!r}")
+    assert row.decision is not None, "a hold that is not open has a decision"
+    decision = codec.decode_decision(row.decision)
+    if isinstance(decision.verdict, Expired):
+        return HoldExpired(f"{name!r} has expired: nobody decided in time", decision=decision)
+    said = f"{name!r} is decided already: {decision.word} by {decision.by}"
+    return AlreadyDecided(said, decision=decision)
+
+
+def _place(prefix: str, name: str) -> tuple[str, int]:
+    place = read_id(prefix, name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if place is None:
+        raise UnknownHold(f"there is no {name!r}: its id should look like '{prefix}_….1'")
+    return place
+
+
+def _check(request: Decide) -> None:
+    verdict = request.verdict
+    if type(verdict) not in VERDICT_WORDS:
+        raise WrongVerdict(f"{verdict!r} is not a verdict: use approve(), reject(), answer(), fail()")
+    if isinstance(verdict, Rejected):
+        check_text(verdict.reason, "the reason", REASON_MAX)
+    if isinstance(verdict, Errored):
+        check_text(verdict.message, "the message", REASON_MAX)
+    check_text(request.note, "the note", REASON_MAX)

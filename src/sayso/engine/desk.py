@@ -1,0 +1,174 @@
+"""Where people come in: start, say, decide, undo, cancel.
+
+Rule: who acts is given by the caller's credentials, never by what is in the request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.digest import encode_value
+from sayso.domain.lifecycle import FINAL, status_of
+from sayso.domain.message import Message
+from sayso.domain.run import Run, Status
+from sayso.domain.value import Principal
+from sayso.engine.decide import REASON_MAX, Decide, Decider
+from sayso.engine.ids import check_run_id, new_id
+from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
+from sayso.engine.parts import Parts
+from sayso.engine.worker import Worker
+from sayso.errors import KeyReused, NotAllowed, ThreadBusy, UnknownAgent
+from sayso.store.base import HoldFound, Key
+
+INPUT_MAX = 1_000_000
+"""No message to an agent is longer."""
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to be started."""
+
+    agent: str
+    input: str
+    by: Principal
+    project: str = "default"
+    thread: str | None = None
+    id: str | None = None
+    history: tuple[Message, ...] = ()
+    key: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Desk:
+    """What people can do."""
+
+    def __init__(self, parts: Parts, worker: Worker | None = None) -> None:
+        self._parts = parts
+        self._worker = worker
+        self._decider = Decider(parts, self._takes)
+
+    async def start(self, request: Start) -> str:
+        """Start a run; give its id. A retry with the same key gives the same run."""
+        driver = self._parts.drivers.get(request.agent)
+        if driver is None:
+            known = ", ".join(sorted(self._parts.drivers)) or "none"
+            raise UnknownAgent(f"there is no agent {request.agent!r}; the agents are: {known}")
+        check_text(request.input, "the input", INPUT_MAX)
+        metadata = None if request.metadata is None else encode_value(request.metadata)
+        key = idempotency_key(
+            request.project,
+            request.key,
+            "start",
+            request.agent,
+            request.input,
+            str(request.by),
+            request.thread or "",
+            metadata or b"",
+        )
+        if key is not None and (run_id := await self._started(key)) is not None:
+            return run_id
+        now = self._parts.store.now()
+        previous = await self._previous(request.project, request.thread)
+        event = e.RunStarted(
+            run=new_id("run", now) if request.id is None else check_run_id(request.id),
+            project=request.project,
+            agent=request.agent,
+            by=request.by,
+            input=request.input,
+            at=now,
+            agent_version=driver.version,
+            policy_version=self._parts.gate.policy.version,
+            thread=request.thread or "",
+            previous=previous,
+            history=request.history,
+            metadata=None if metadata is None else msgspec.Raw(metadata),
+            key=request.key or "",
+        )
+        try:
+            run = await self._parts.ledger.begin(
+                event, worker=self._takes(request.agent), key=key
+            )
+        except KeyReused:
+            run_id = None if key is None else await self._started(key)
+            if run_id is None:
+                raise
+            return run_id
+        return run.id
+
+    async def say(
+        self, run_id: str, text: str, *, by: Principal, supersede: bool = False
+    ) -> str:
+        """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
+        check_text(text, "the message", INPUT_MAX)
+        run = await self._parts.ledger.load(run_id)
+        self._own(run, by)
+        if status_of(run) in FINAL:
+            thread = run.thread or run.id
+            return await self.start(
+                Start(agent=run.agent, input=text, by=by, project=run.project, thread=thread)
+            )
+        now = self._parts.store.now()
+        await self._parts.ledger.write(
+            run_id,
+            lambda run: verbs.say(run, text, by=by, now=now, supersede=supersede),
+            worker=self._takes(run.agent),
+        )
+        return run_id
+
+    async def cancel(self, run_id: str, *, by: Principal, reason: str = "") -> None:
+        """End a run. What has started is waited for. Cancelling twice is fine."""
+        check_text(reason, "the reason", REASON_MAX)
+        run = await self._parts.ledger.load(run_id)
+        self._own(run, by)
+        now = self._parts.store.now()
+        await self._parts.ledger.write(
+            run_id,
+            lambda run: (
+                []
+                if run.final == Status.CANCELLED
+                else verbs.cancel(run, by=by, now=now, reason=reason)
+            ),
+            worker=self._takes(run.agent),
+        )
+
+    async def decide(self, hold: str, request: Decide) -> HoldFound:
+        """Decide a hold. The first decision stands; `AlreadyDecided` says which."""
+        return await self._decider.decide(hold, request)
+
+    async def resume(self, request_id: str, request: Decide) -> list[HoldFound]:
+        """Decide everything that a suspension still asks, all or nothing."""
+        return await self._decider.resume(request_id, request)
+
+    async def undo(self, hold: str, *, by: Principal) -> HoldFound:
+        """Take back one's own decision before it is effective."""
+        return await self._decider.undo(hold, by=by)
+
+    async def _started(self, key: Key) -> str | None:
+        if not await is_retry(self._parts.store, key):
+            return None
+        found = await self._parts.store.key(key.project, key.key)
+        return None if found is None else found.run_id
+
+    async def _previous(self, project: str, thread: str | None) -> str:
+        if thread is None:
+            return ""
+        check_text(thread, "the thread", KEY_MAX)
+        row = await self._parts.store.thread(project, thread)
+        if row is None and thread.startswith("run_"):
+            # A thread may be named by the run that it began with.
+            row = await self._parts.store.load(thread)
+        if row is None or row.project != project:
+            return ""
+        if row.status not in FINAL:
+            raise ThreadBusy(f"the thread's latest run {row.id!r} is {row.status}", run_id=row.id)
+        return row.id
+
+    def _own(self, run: Run, by: Principal) -> None:
+        if by != run.by:
+            raise NotAllowed(f"only {run.by} may do this to {run.id!r}")
+
+    def _takes(self, agent: str) -> str:
+        return "" if self._worker is None else self._worker.takes(agent)

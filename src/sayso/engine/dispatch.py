@@ -1,0 +1,42 @@
+"""Which run has work: the port, and the in-process implementation.
+
+Never trusted for exclusion: the append guard is the fence. A wake-up that is lost costs a moment,
+because workers also look at `claim` by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from sayso.store.base import Store
+
+
+class Dispatch(Protocol):
+    """Tells workers that a run has work."""
+
+    def wake(self, run_id: str) -> None:
+        """Say that a run is running and nobody works on it."""
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until there may be such a run, or the time is over."""
+        ...
+
+
+class LocalDispatch:
+    """Dispatch for the processes that share one file: the store's own watch is the bell."""
+
+    def __init__(self, store: Store) -> None:
+        self._watch = store.watch()
+
+    def wake(self, run_id: str) -> None:
+        """Nothing to do: the commit that made the work has rung the bell."""
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for any commit."""
+        await self._watch.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watch.close()

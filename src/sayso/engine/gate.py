@@ -1,0 +1,253 @@
+"""Where a call meets the policy. No tool runs anywhere else, and none without passing here.
+
+Rule 1: the gate asks in order: known? arguments valid? refused before? rules, the tool's own flag,
+`check_for_intervention`. The most strict answer wins.
+Rule 2: any error around the gate means that the tool does not run: at worst a person is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
+from sayso.domain.digest import call_digest, decode_value
+from sayso.domain.hold import Decision, may_decide, resolve_approvers
+from sayso.domain.lifecycle import equal_refusal, says_yes
+from sayso.domain.policy import (
+    CallFacts,
+    Forbid,
+    Policy,
+    Proceed,
+    Require,
+    Ruling,
+    at_risk,
+    strictest,
+)
+from sayso.domain.run import CallRow, Run
+from sayso.domain.transcript import Transcript
+from sayso.domain.value import CLOCK, Value
+from sayso.domain.verbs import HoldRequest
+from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.errors import BadValue
+
+PATIENCE_S = 5.0
+"""How long `check_for_intervention` may take before the answer is: ask a person."""
+TEXT_MAX = 4000
+"""How much of unusable arguments is kept for people to see."""
+
+
+class Admitted(Value, frozen=True, kw_only=True):
+    """A call after the gate: held if there is a request, over if there is an outcome, else free."""
+
+    call: Call
+    request: HoldRequest | None = None
+    outcome: Outcome | None = None
+
+
+class Checked(Value, frozen=True, kw_only=True):
+    """A call that is about to start: held again, over, or free to start on these bytes."""
+
+    args: bytes = b""
+    request: HoldRequest | None = None
+    outcome: Outcome | None = None
+    broken: str = ""
+    """Why the run cannot be trusted any more."""
+
+
+class Gate:
+    """Rules on calls."""
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        check_for_intervention: Intervention | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.policy = policy or Policy()
+        self._check = check_for_intervention
+        self._patience_s = patience_s
+
+    async def admit(
+        self,
+        run: Run,
+        asked: AskedCall,
+        *,
+        ref: str,
+        tools: Mapping[str, Tool],
+        check: Intervention | None = None,
+    ) -> Admitted:
+        """Freeze what the model asked for, and rule on it."""
+        name = clean_text(asked.tool)[:200]
+        given = clean_text(asked.given)[:200]
+        tool = tools.get(name)
+        try:
+            if tool is None:
+                known = ", ".join(sorted(tools)) or "none"
+                raise BadValue(f"there is no tool {name!r}; the tools are: {known}")
+            args = tool.freeze(asked.args)
+        except BadValue as error:
+            text = clean_text(asked.args)[:TEXT_MAX]
+            kind = "BadArguments" if tool else "UnknownTool"
+            call = Call(ref=ref, tool=name, text=text, given=given)
+            return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
+        digest = call_digest(
+            project=run.project,
+            run=run.id,
+            version=1,
+            tool=tool.name,
+            tool_version=tool.version,
+            args=args,
+        )
+        call = Call(
+            ref=ref,
+            tool=tool.name,
+            args=msgspec.Raw(args),
+            digest=digest,
+            tool_version=tool.version,
+            given=given,
+        )
+        before = equal_refusal(run, digest)
+        if before is not None and before.times >= tool.asks_max:
+            reason = "this very call was refused before in this run"
+            return Admitted(call=call, outcome=Declined(reason=reason))
+        ruling = await self.rule(run, tool, args, check)
+        if isinstance(ruling, Forbid):
+            return Admitted(call=call, outcome=Declined(reason=ruling.why, by="policy"))
+        repeats = next((ref for doubted, ref in run.doubts if doubted == digest), "")
+        if repeats and isinstance(ruling, Proceed):
+            ruling = Require(risk=tool.risk, why="It repeats a call whose outcome nobody knows.")
+        if isinstance(ruling, Proceed):
+            return Admitted(call=call)
+        request = HoldRequest(
+            ref=ref,
+            ruling=ruling,
+            policy_version=self.policy.version,
+            duplicate_of=repeats,
+        )
+        return Admitted(call=call, request=request)
+
+    async def recheck(
+        self,
+        run: Run,
+        row: CallRow,
+        transcript: Transcript,
+        *,
+        tools: Mapping[str, Tool],
+        check: Intervention | None = None,
+    ) -> Checked:
+        """Rule again on a call that was let through earlier and is about to start."""
+        tool = tools.get(row.tool)
+        if tool is None:
+            return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
+        args = transcript.args[row.ref]
+        asked_with = transcript.calls[row.ref].tool_version
+        if row.digest == self._digest(run, row.version, tool, tool.version, args):
+            upgraded = False
+        elif row.digest == self._digest(run, row.version, tool, asked_with, args):
+            upgraded = True
+        else:
+            return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
+        ruling = await self.rule(run, tool, args, check)
+        if isinstance(ruling, Forbid):
+            return Checked(outcome=Declined(reason=ruling.why, by="policy"))
+        if isinstance(ruling, Proceed):
+            return Checked(args=args)
+        approved = row.state is CallState.APPROVED
+        decision = transcript.decisions.get(row.ref) if approved else None
+        if decision is not None and not upgraded and stands(run, ruling, decision):
+            return Checked(args=args)
+        why = "its tool was changed" if upgraded else "its rules were changed"
+        request = HoldRequest(
+            ref=row.ref,
+            ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
+            policy_version=self.policy.version,
+            digest=self._digest(run, row.version + 1, tool, tool.version, args) if upgraded else "",
+            tool_version=tool.version if upgraded else "",
+        )
+        return Checked(request=request)
+
+    async def rule(
+        self, run: Run, tool: Tool, args: bytes, check: Intervention | None = None
+    ) -> Ruling:
+        """Rule on a call by every rule there is."""
+        facts = self._facts(run, tool, args)
+        flags = [] if tool.approval is None else [tool.approval]
+        ruling = self.policy.on(facts, *flags)
+        for intervention in (self._check, check):
+            if intervention is not None:
+                ruling = strictest(ruling, await self._intervene(intervention, facts))
+        return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
+
+    def doubt_ruling(self, run: Run, tool: Tool | None, name: str, args: bytes) -> Require:
+        """Whom to ask whether a call happened: those who could have allowed it."""
+        title = f"Did {name} happen?"
+        if tool is None:
+            return Require(title=title, editable=False)
+        flags = [] if tool.approval is None else [tool.approval]
+        ruling = self.policy.on(self._facts(run, tool, args), *flags)
+        who = ruling.approvers if isinstance(ruling, Require) else ()
+        return Require(approvers=who, risk=tool.risk, title=title, editable=False)
+
+    async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                if inspect.iscoroutinefunction(check):
+                    answer: Any = await check(facts)
+                else:
+                    answer = await asyncio.to_thread(check, facts)
+        except TimeoutError:
+            return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")
+        except Exception as error:  # noqa: BLE001 - a broken check must not open the gate.
+            return Require(why=f"The check failed: {type(error).__name__}: {error}.")
+        if answer is True:
+            return Require(why="The check asks for a person.")
+        if answer is False:
+            return Proceed()
+        if isinstance(answer, Proceed | Require | Forbid):
+            return answer
+        if inspect.iscoroutine(answer):
+            answer.close()
+        return Require(why=f"The check answered {type(answer).__name__}, not a bool or a ruling.")
+
+    def _facts(self, run: Run, tool: Tool, args: bytes) -> CallFacts:
+        return CallFacts(
+            tool=tool.name,
+            args=decode_value(args),
+            by=run.by,
+            agent=run.agent,
+            project=run.project,
+            run_id=run.id,
+            risk=tool.risk,
+        )
+
+    def _digest(self, run: Run, version: int, tool: Tool, tool_version: str, args: bytes) -> str:
+        return call_digest(
+            project=run.project,
+            run=run.id,
+            version=version,
+            tool=tool.name,
+            tool_version=tool_version,
+            args=args,
+        )
+
+
+def stands(run: Run, ruling: Require, decision: Decision) -> bool:
+    """Tell whether a yes given earlier still counts under the rules of now."""
+    if not says_yes(decision.verdict):
+        return False
+    if decision.by == CLOCK:
+        return ruling.on_silence == "approve"
+    return may_decide(resolve_approvers(ruling, run.by), decision.by)
+
+
+def clean_text(text: str) -> str:
+    """Make text from outside storable: what is not a character becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+

@@ -1,0 +1,119 @@
+"""A handle on a run: look at it, wait for it, follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sayso.domain.call import Outcome
+from sayso.domain.hold import read_id
+from sayso.domain.transcript import Transcript
+from sayso.engine.parts import Parts
+from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
+from sayso.store.base import HoldQuery, RunRow
+from sayso.store.journal import decode, read_journal
+from sayso.store.views import HoldView, RunView, hold_view, run_view
+
+LOOKS_MAX = 100
+HOLDS_MAX = 500
+
+
+class RunHandle:
+    """One run of one agent."""
+
+    def __init__(self, parts: Parts, run_id: str) -> None:
+        self.id = run_id
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+    async def view(self) -> RunView:
+        """Look at the run as it was last committed."""
+        for _ in range(LOOKS_MAX):
+            row = await self._row()
+            run = await self._parts.ledger.load(self.id)
+            transcript = Transcript(self.id)
+            for entry in await read_journal(self._parts.store, self.id):
+                transcript.add(entry.seq, decode(entry))
+            query = HoldQuery(run_id=self.id, limit=HOLDS_MAX)
+            holds = tuple(hold_view(found) for found in await self._parts.store.holds(query))
+            after = await self._row()
+            if after.seq == row.seq == run.seq == transcript.seq:
+                return run_view(after, run, transcript, holds)
+        raise StaleRun(f"{self.id!r} moves too fast to be looked at")
+
+    async def status(self) -> str:
+        """Look at the run's status alone."""
+        return (await self._row()).status
+
+    async def hold(self, hold_id: str) -> HoldView:
+        """Look at one of its holds, open or settled."""
+        place = read_id("hold", hold_id)
+        found = None
+        if place is not None and place[0] == self.id:
+            found = await self._parts.store.hold(self.id, place[1])
+        if found is None:
+            raise UnknownHold(f"there is no hold {hold_id!r}")
+        return hold_view(found)
+
+    async def wait(
+        self,
+        *,
+        final: bool = False,
+        held: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - the run goes on; only the wait ends.
+    ) -> RunView:
+        """Wait until the run is suspended or finished; with `final`, until it is finished; with
+        `held`, also as soon as anything waits for a person while the rest goes on.
+        """
+
+        def there(row: RunRow) -> bool:
+            if row.status == "running":
+                return False
+            return not final or row.status != "suspended"
+
+        while True:
+            await self._until(there, timeout, held=held)
+            view = await self.view()
+            if view.final or (not final and (view.status == "suspended" or (held and view.holds))):
+                return view
+
+    async def outcome(
+        self,
+        ref: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Outcome:
+        """Wait until the run is finished; give the outcome of one of its calls."""
+        await self._until(lambda row: row.status not in ("running", "suspended"), timeout)
+        transcript = Transcript(self.id)
+        for entry in await read_journal(self._parts.store, self.id):
+            transcript.add(entry.seq, decode(entry))
+        return transcript.outcomes[ref]
+
+    async def _until(
+        self, there: Callable[[RunRow], bool], timeout_s: float | None, *, held: bool = False
+    ) -> None:
+        row = await self._row()
+        if there(row):
+            return
+        watch = self._parts.store.watch(self.id)
+        clock = asyncio.get_running_loop().time
+        until = None if timeout_s is None else clock() + timeout_s
+        try:
+            while not there(row := await self._row()):
+                if held and (await self._parts.ledger.load(self.id)).holds:
+                    return
+                left_s = None if until is None else until - clock()
+                if left_s is not None and left_s <= 0:
+                    raise WaitTimeout(f"{self.id!r} is still {row.status}")
+                await watch.wait(left_s)
+        finally:
+            watch.close()
+
+    async def _row(self) -> RunRow:
+        row = await self._parts.store.load(self.id)
+        if row is None:
+            raise UnknownRun(f"there is no run {self.id!r}")
+        return row

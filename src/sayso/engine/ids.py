@@ -1,0 +1,31 @@
+"""Ids: time-ordered, so that keys grow at one end, and random, so that none can be guessed."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from sayso.errors import BadValue
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME_BITS, _RANDOM_BITS = 48, 80
+_RUN_ID = re.compile(r"run_[A-Za-z0-9_-]{1,80}", re.ASCII)
+
+
+def new_id(prefix: str, now: int) -> str:
+    """Make an id: a prefix, the time in milliseconds, 80 random bits."""
+    number = ((now & ((1 << _TIME_BITS) - 1)) << _RANDOM_BITS) | int.from_bytes(os.urandom(10))
+    text = "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return f"{prefix}_{text}"
+
+
+def check_run_id(text: str) -> str:
+    """Accept a run id chosen by a caller, or refuse it."""
+    if not _RUN_ID.fullmatch(text):
+        raise BadValue(f"{text!r} is not a run id: 'run_' and up to 80 letters, digits, _ or -")
+    return text
+
+
+def entry_id() -> bytes:
+    """Make the id by which a writer recognises its own entry."""
+    return os.urandom(8)

@@ -1,0 +1,369 @@
+"""Load a run, write to a run. The only caller of `append`.
+
+Rule 1: a stale append is never sent again: the verb runs again on the reloaded run.
+Rule 2: a lost answer is not a failure: the ledger looks for its entry.
+Rule 3: a verb may build on appends that are still under way, but nobody is refused, or told that
+nothing is to be done, on anything but committed state.
+Rule 4: an append that leaves a run not running clears its owner; one that leaves it running
+without an owner wakes dispatch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
+
+import msgspec
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.guard import conditions_of
+from sayso.domain.lifecycle import apply, apply_all, epilogue, status_of
+from sayso.domain.message import Message
+from sayso.domain.run import FOLD, Run, Status
+from sayso.domain.transcript import Transcript
+from sayso.engine.dispatch import Dispatch
+from sayso.engine.ids import entry_id
+from sayso.engine.rows import hold_rows
+from sayso.errors import (
+    CommitUnknown,
+    RunExists,
+    SaysoError,
+    StaleRun,
+    StoreError,
+    UnknownRun,
+)
+from sayso.store.base import Appended, Key, NewEntry, RunRow, Store, Write
+from sayso.store.journal import decode, read_journal, read_transcript, replay
+
+TRIES_MAX = 200
+"""How often a verb is tried against others who write to the same run."""
+THREAD_MAX = 1000
+"""How many earlier runs of a thread are read as history."""
+
+Verb = Callable[[Run], Sequence[e.Event]]
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write did: the run after it, and the events that were appended (none: no need)."""
+
+    run: Run
+    owner: str
+    events: tuple[e.Event, ...] = ()
+    at: int = 0
+
+
+class Live:
+    """A run in memory, as it will be once every append under way is committed."""
+
+    def __init__(self, row: RunRow, run: Run) -> None:
+        self.run = run
+        self.owner = row.owner
+        self.transcript: Transcript | None = None
+        self.pending = 0
+        self.idle = asyncio.Event()
+        """Set while no append is under way."""
+        self.idle.set()
+        self.stale = False
+        """Somebody else has written: whoever holds this must open the run anew."""
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An append under way."""
+
+    live: Live
+    run: Run
+    events: tuple[e.Event, ...]
+    owner: str
+    write: Write
+    answer: Awaitable[Appended]
+
+
+class Ledger:
+    """The one door to the store for everything that changes a run."""
+
+    def __init__(self, store: Store, dispatch: Dispatch | None = None) -> None:
+        self.store = store
+        self.dispatch = dispatch
+        self.listeners: list[Callable[[Run, str], None]] = []
+        """Called with the run and its owner after every committed write of this process."""
+        self._lives: dict[str, Live] = {}
+        self._pins: dict[str, int] = {}
+
+    async def load(self, run_id: str) -> Run:
+        """Read a run as it was last committed."""
+        return (await self._read(run_id)).run
+
+    async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
+        """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
+        run = apply(None, event)
+        write = self._write(None, run, (event,), owner=worker, key=key)
+        try:
+            await self._commit(write, self.store.append(write))
+        except StaleRun:
+            raise RunExists(f"the run {event.run!r} exists already") from None
+        self._tell(run, worker)
+        return run
+
+    async def write(
+        self, run_id: str, verb: Verb, *, worker: str = "", key: Key | None = None
+    ) -> Written:
+        """Do something to a run. Committed when this returns; what a verb raises goes through.
+
+        With `worker`, that worker becomes the owner if the run is left running and has none.
+        """
+        return await self.post(run_id, verb, worker=worker, key=key)
+
+    def post(
+        self, run_id: str, verb: Verb, *, worker: str = "", key: Key | None = None
+    ) -> Awaitable[Written]:
+        """Like `write`; if the run is in memory, the append is handed over in the call itself, so
+        that the next verb builds on it. Await the answer before telling anybody.
+        """
+        live = self._lives.get(run_id)
+        sent: _Sent | None = None
+        if live is not None and not live.stale:
+            try:
+                sent = self._send(live, verb, worker=worker, key=key)
+            except SaysoError:
+                sent = None  # Only committed state may refuse: `_finish` looks again.
+        return self._finish(run_id, verb, sent, worker=worker, key=key)
+
+    async def take_over(self, run_id: str, event: e.RunTakenOver) -> Written | None:
+        """Make `event.worker` the owner in place of one that is gone; None if it is not."""
+        live = await self._read(run_id)
+        if status_of(live.run) is not Status.RUNNING or live.owner != event.before:
+            return None
+        self._drop(run_id)
+        run = apply_all(live.run, (event,))
+        write = self._write(
+            live.run, run, (event,), owner=event.worker, owner_was=event.before
+        )
+        try:
+            answer = await self._commit(write, self.store.append(write))
+        except StaleRun:
+            return None
+        self._tell(run, event.worker)
+        return Written(run=run, owner=event.worker, events=(event,), at=answer.at)
+
+    async def pin(self, run_id: str) -> Live:
+        """Keep a run in memory until `unpin`, and give its present state."""
+        self._pins[run_id] = self._pins.get(run_id, 0) + 1
+        try:
+            return await self.live(run_id)
+        except BaseException:
+            self.unpin(run_id)
+            raise
+
+    def unpin(self, run_id: str) -> None:
+        """Let a pinned run go."""
+        self._pins[run_id] -= 1
+        if not self._pins[run_id]:
+            del self._pins[run_id]
+            live = self._lives.get(run_id)
+            if live is not None and not live.pending:
+                del self._lives[run_id]
+
+    async def live(self, run_id: str) -> Live:
+        """The run in memory if it is there and not stale, else as it was last committed."""
+        live = self._lives.get(run_id)
+        if live is not None and not live.stale:
+            return live
+        return await self._open(run_id)
+
+    async def refresh(self, run_id: str) -> Live:
+        """Like `live`, after making sure that no other process has written meanwhile."""
+        live = self._lives.get(run_id)
+        if live is not None and not live.stale and not live.pending:
+            row = await self.store.load(run_id)
+            if row is not None and not live.pending and row.seq > live.run.seq:
+                self._drop(run_id)
+            elif row is not None and not live.pending:
+                live.owner = row.owner
+        return await self.live(run_id)
+
+    async def transcript(self, run_id: str) -> Transcript:
+        """The run's conversation up to its present state, appends under way included."""
+        while True:
+            live = await self.live(run_id)
+            found = live.transcript
+            if found is not None and found.seq == live.run.seq:
+                return found
+            if found is None:
+                found = Transcript(run_id, await self._history(live.run.previous))
+            for entry in await read_journal(self.store, run_id, after=found.seq):
+                if entry.seq > found.seq:
+                    found.add(entry.seq, decode(entry))
+            if live.stale:
+                continue
+            live.transcript = found
+            if found.seq >= live.run.seq:
+                return found
+            # What is missing is on its way to the store.
+            await live.idle.wait()
+
+    async def _history(self, previous: str) -> tuple[Message, ...]:
+        runs: list[str] = []
+        while previous and len(runs) < THREAD_MAX:
+            runs.append(previous)
+            previous = (await self._read(previous)).run.previous
+        messages: tuple[Message, ...] = ()
+        for run_id in reversed(runs):
+            messages = (await read_transcript(self.store, run_id, messages)).messages()
+        return messages
+
+    async def _finish(
+        self, run_id: str, verb: Verb, sent: _Sent | None, *, worker: str, key: Key | None
+    ) -> Written:
+        for _ in range(TRIES_MAX):
+            if sent is not None:
+                written = await self._landed(sent)
+                if written is not None:
+                    return written
+            live = await self._open(run_id)
+            committed = not live.pending
+            try:
+                sent = self._send(live, verb, worker=worker, key=key)
+            except SaysoError:
+                if committed:
+                    raise
+                sent = None
+            if sent is None and committed:
+                return Written(run=live.run, owner=live.owner)
+            if sent is None:
+                await live.idle.wait()
+        raise StaleRun(f"{run_id!r} was written to by others {TRIES_MAX} times in a row")
+
+    async def _landed(self, sent: _Sent) -> Written | None:
+        """Wait for an append; None if somebody else was first and the verb must run again."""
+        live = sent.live
+        try:
+            answer = await self._commit(sent.write, sent.answer)
+        except StaleRun:
+            self._spoil(live)
+            return None
+        except BaseException:
+            self._spoil(live)
+            raise
+        finally:
+            live.pending -= 1
+            run_id = live.run.id
+            if not live.pending:
+                live.idle.set()
+            if not live.pending and run_id not in self._pins and self._lives.get(run_id) is live:
+                del self._lives[run_id]
+        self._tell(sent.run, sent.owner)
+        return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
+
+    def _send(
+        self, live: Live, verb: Verb, *, worker: str, key: Key | None
+    ) -> _Sent | None:
+        """Run a verb and hand its append over, with no await in between."""
+        before = live.run
+        events = tuple(verb(before))
+        if not events:
+            return None
+        after = apply_all(before, events)
+        follow = tuple(epilogue(after))
+        after = apply_all(after, follow)
+        events += follow
+        owner: str | None = None
+        if status_of(after) is not Status.RUNNING:
+            owner = ""
+        elif worker and not live.owner:
+            owner = worker
+        owner_was = "" if owner else None
+        write = self._write(before, after, events, owner=owner, owner_was=owner_was, key=key)
+        answer = self.store.append(write)
+        live.run = after
+        live.owner = live.owner if owner is None else owner
+        live.pending += 1
+        live.idle.clear()
+        self._lives.setdefault(before.id, live)
+        if live.transcript is not None and live.transcript.seq == before.seq:
+            for seq, event in enumerate(events, start=before.seq + 1):
+                live.transcript.add(seq, cast("e.AnyEvent", event))
+        return _Sent(
+            live=live, run=after, events=events, owner=live.owner, write=write, answer=answer
+        )
+
+    def _write(  # noqa: PLR0913 - one place that knows every field of a write.
+        self,
+        before: Run | None,
+        after: Run,
+        events: tuple[e.Event, ...],
+        *,
+        owner: str | None,
+        owner_was: str | None = None,
+        key: Key | None = None,
+    ) -> Write:
+        return Write(
+            run=after.id,
+            after=before.seq if before else 0,
+            entries=tuple(
+                NewEntry(id=entry_id(), payload=codec.encode_event(cast("e.AnyEvent", event)))
+                for event in events
+            ),
+            project=after.project,
+            agent=after.agent,
+            thread=after.thread,
+            status=status_of(after).value,
+            fold=FOLD,
+            state=codec.encode_run(after),
+            due_at=None if after.final else after.due_at,
+            holds=hold_rows(before, events) if before else (),
+            owner=owner,
+            owner_was=owner_was,
+            key=key,
+            only_if=conditions_of(before, events) if before else (),
+        )
+
+    async def _commit(self, write: Write, answer: Awaitable[Appended]) -> Appended:
+        try:
+            return await answer
+        except CommitUnknown as unknown:
+            try:
+                found = await self.store.entries(write.run, [write.after + 1])
+            except StoreError:
+                raise unknown from None
+            if not found or found[0].id != write.entries[0].id:
+                raise StaleRun from None
+            return Appended(at=found[0].at, position=found[0].position)
+
+    async def _open(self, run_id: str) -> Live:
+        live = await self._read(run_id)
+        known = self._lives.get(run_id)
+        if known is not None and not known.stale and known.run.seq >= live.run.seq:
+            return known
+        if known is not None:
+            known.stale = True
+        self._lives.pop(run_id, None)
+        if run_id in self._pins:
+            self._lives[run_id] = live
+        return live
+
+    async def _read(self, run_id: str) -> Live:
+        row = await self.store.load(run_id)
+        if row is None:
+            raise UnknownRun(f"there is no run {run_id!r}")
+        if row.fold == FOLD:
+            return Live(row, codec.decode_run(row.state))
+        # The row was written by code that kept its state in another shape.
+        return Live(row, await replay(self.store, run_id))
+
+    def _spoil(self, live: Live) -> None:
+        live.stale = True
+        if self._lives.get(live.run.id) is live:
+            del self._lives[live.run.id]
+
+    def _drop(self, run_id: str) -> None:
+        live = self._lives.get(run_id)
+        if live is not None:
+            self._spoil(live)
+
+    def _tell(self, run: Run, owner: str) -> None:
+        if self.dispatch is not None and not owner and status_of(run) is Status.RUNNING:
+            self.dispatch.wake(run.id)
+        for listener in self.listeners:
+            listener(run, owner)

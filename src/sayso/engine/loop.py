@@ -1,0 +1,237 @@
+"""Advances one run for as long as this worker owns it: turns, calls, and what others left behind.
+
+Rule 1: it does what the run says is possible, and looks again whenever the run has moved: an
+approved call starts while a slow sibling still runs.
+Rule 2: a start is committed before the tool runs; a result is handed over before the model is
+asked, but not waited for.
+Rule 3: it never raises for what an agent, a model or a tool does: that becomes part of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.call import CallState
+from sayso.domain.lifecycle import startable, strand_due
+from sayso.domain.run import CallRow, Run
+from sayso.engine.attempt import Result
+from sayso.engine.calls import look_after, propose_starts, record, run_body
+from sayso.engine.gate import clean_text
+from sayso.engine.parts import Parts
+from sayso.engine.proposal import Proposal
+from sayso.engine.turn import SAYSO, propose_turn
+from sayso.errors import ModelFailed, StoreClosed, StoreError
+
+log = logging.getLogger("sayso")
+
+QUICK_S = 0.02
+"""How long to wait for news of this process before watching the store for other processes'."""
+
+
+class RunLoop:
+    """Drives one run."""
+
+    def __init__(self, parts: Parts, run_id: str, worker: str) -> None:
+        self.run_id = run_id
+        self._parts = parts
+        self._ledger = parts.ledger
+        self._worker = worker
+        self._busy: set[str] = set()
+        """Calls that a task of this loop looks after."""
+        self._turns: dict[str, asyncio.Task[Any] | None] = {}
+        """Strands whose turn is being taken, and by which task."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._poked = asyncio.Event()
+        self._broken = False
+
+    def poke(self) -> None:
+        """Say that the run may have moved."""
+        self._poked.set()
+
+    @property
+    def poked(self) -> bool:
+        """Tell whether the run may have moved since it was last looked at."""
+        return self._poked.is_set() and not self._broken
+
+    @property
+    def executing(self) -> bool:
+        """Tell whether calls are under way."""
+        return bool(self._busy)
+
+    async def drive(self) -> None:
+        """Advance the run until there is nothing more for this worker to do."""
+        await self._ledger.pin(self.run_id)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while await self._advance(group):
+                    pass
+        finally:
+            self._ledger.unpin(self.run_id)
+
+    async def _advance(self, group: asyncio.TaskGroup) -> bool:
+        """Do what can be done now, then wait for news. False when this worker is done here."""
+        self._poked.clear()
+        live = await self._ledger.refresh(self.run_id)
+        if live.owner == self._worker and not self._broken:
+            self._launch(live.run, group)
+        if live.run.ending or live.run.final:
+            for task in self._turns.values():
+                if task is not None:
+                    task.cancel()
+        if not self._tasks:
+            return self._poked.is_set()
+        await self._news()
+        return True
+
+    def _launch(self, run: Run, group: asyncio.TaskGroup) -> None:
+        for row in run.calls(CallState.STARTED):
+            if row.ref not in self._busy:
+                self._spawn(group, partial(self._look_after, row, group), (row.ref,))
+        ready = [row for row in startable(run) if row.ref not in self._busy]
+        if ready:
+            self._spawn(group, partial(self._start, ready, group), [row.ref for row in ready])
+        for strand in run.strands:
+            if strand_due(run, strand) and strand.name not in self._turns:
+                self._turns[strand.name] = None
+                self._spawn(group, partial(self._turn, strand.name, group), ())
+
+    def _spawn(
+        self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]], refs: Iterable[str]
+    ) -> None:
+        self._busy.update(refs)
+        task = group.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._poked.set()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except StoreClosed:
+            self._broken = True
+        except StoreError as error:
+            # The work is still to be done, and is looked at again.
+            log.warning("%s: %s", self.run_id, error)
+            await asyncio.sleep(self._parts.bounds.look_s)
+        except Exception as error:
+            # An agent's mistake ends its run, not the worker.
+            log.exception("%s failed", self.run_id)
+            await self._fail(f"{type(error).__name__}: {error}")
+
+    async def _fail(self, error: str) -> None:
+        text = clean_text(error)[:2000]
+        now = self._parts.store.now()
+
+        def verb(run: Run) -> list[e.Event]:
+            return [] if run.final else verbs.cancel(run, by=SAYSO, now=now, error=text)
+
+        while not self._broken:
+            try:
+                await self._ledger.write(self.run_id, verb)
+            except StoreClosed:
+                self._broken = True
+            except StoreError as again:
+                log.warning("%s: %s", self.run_id, again)
+                await asyncio.sleep(self._parts.bounds.look_s)
+            else:
+                return
+
+    async def _turn(self, name: str, group: asyncio.TaskGroup) -> None:
+        self._turns[name] = asyncio.current_task()
+        try:
+            proposal = await propose_turn(self._parts, self.run_id, name, self._worker)
+            if proposal is not None:
+                await self._commit(proposal, group)
+        except ModelFailed as error:
+            await self._fail(f"the model failed: {error}")
+        finally:
+            del self._turns[name]
+
+    async def _start(self, rows: Sequence[CallRow], group: asyncio.TaskGroup) -> None:
+        try:
+            proposal = await propose_starts(self._parts, self.run_id, rows, self._worker)
+        except BaseException:
+            self._busy.difference_update(row.ref for row in rows)
+            raise
+        await self._commit(proposal, group)
+
+    async def _commit(self, proposal: Proposal, group: asyncio.TaskGroup) -> None:
+        """Append what is proposed; run what was started, and let go of what was not."""
+        self._busy.update(proposal.args)
+        started: set[str] = set()
+        try:
+            written = await self._ledger.post(self.run_id, proposal.verb)
+            for event in written.events:
+                if isinstance(event, e.CallStarted):
+                    started.add(event.call)
+                    self._spawn(group, partial(self._body, event, proposal, group), ())
+        finally:
+            self._busy.difference_update(proposal.args.keys() - started)
+
+    async def _body(
+        self, event: e.CallStarted, proposal: Proposal, group: asyncio.TaskGroup
+    ) -> None:
+        args = proposal.args[event.call]
+        result = run_body(self._parts, self.run_id, event, args, proposal.tick)
+        await self._conclude(event.call, event.attempt, result, group)
+
+    async def _look_after(self, row: CallRow, group: asyncio.TaskGroup) -> None:
+        result = look_after(self._parts, self.run_id, row)
+        await self._conclude(row.ref, row.attempt, result, group)
+
+    async def _conclude(
+        self, ref: str, attempt: int, result: Awaitable[Result], group: asyncio.TaskGroup
+    ) -> None:
+        """Record what became of an attempt, and take the next turn while that is committed."""
+        try:
+            found = await result
+            recorded = asyncio.ensure_future(
+                record(self._parts, self.run_id, ref, attempt, found)
+            )
+            try:
+                # The record is handed over in its first step; the turn then builds on it.
+                await asyncio.sleep(0)
+                await self._turn_if_due(group)
+            finally:
+                await recorded
+        finally:
+            self._busy.discard(ref)
+
+    async def _turn_if_due(self, group: asyncio.TaskGroup) -> None:
+        live = await self._ledger.live(self.run_id)
+        if live.owner != self._worker:
+            return
+        for strand in live.run.strands:
+            if strand_due(live.run, strand) and strand.name not in self._turns:
+                self._turns[strand.name] = None
+                await self._turn(strand.name, group)
+
+    async def _news(self) -> None:
+        try:
+            async with asyncio.timeout(QUICK_S):
+                await self._poked.wait()
+        except TimeoutError:
+            await self._watch()
+
+    async def _watch(self) -> None:
+        """Wait for this process or another one to move the run."""
+        watch = self._parts.store.watch(self.run_id)
+        poked = asyncio.ensure_future(self._poked.wait())
+        moved = asyncio.ensure_future(watch.wait())
+        try:
+            before = (await self._ledger.live(self.run_id)).run.seq
+            if (await self._ledger.refresh(self.run_id)).run.seq == before:
+                await asyncio.wait({poked, moved}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.close()
+            poked.cancel()
+            moved.cancel()

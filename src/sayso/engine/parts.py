@@ -1,0 +1,50 @@
+"""What everything in the engine shares: the store, the gate, the agents, and the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sayso.engine.feed import Feed
+from sayso.engine.gate import Gate
+from sayso.engine.ledger import Ledger
+from sayso.engine.ports import Driver
+from sayso.store.base import Store
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on everything that could go on for ever."""
+
+    runs_max: int = 200
+    """How many runs one worker advances at a time."""
+    calls_max: int = 128
+    """How many calls one turn may ask for."""
+    attempts_max: int = 5
+    """How many attempts of one call may come to nothing before it counts as failed."""
+    start_grace_ms: int = 2000
+    """A call is not made if its start was committed longer ago than this: a worker that was
+    stopped in between may have been taken for dead.
+    """
+    takeover_grace_ms: int = 5000
+    """How long after a call's timeout a silent worker is still given."""
+    backoff_s: float = 0.5
+    """How long to wait before a model that failed is asked again; doubled each time."""
+    backoff_max_s: float = 30.0
+    result_patience_s: float = 120.0
+    """How long a result is kept in memory and offered again to a store that does not take it."""
+    look_s: float = 1.0
+    """How often workers and the sweeper look for what no bell told them of."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's parts, put together by `app`."""
+
+    store: Store
+    ledger: Ledger
+    gate: Gate
+    drivers: Mapping[str, Driver]
+    feed: Feed
+    bounds: Bounds = Bounds()
+    deps: Any = None

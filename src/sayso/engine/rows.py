@@ -1,0 +1,60 @@
+"""The rows of holds that a list needs, derived from the events that touch them."""
+
+from __future__ import annotations
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.hold import Decision, Hold, HoldStatus
+from sayso.domain.lifecycle import apply
+from sayso.domain.run import Run
+from sayso.store.base import HoldRow
+
+_TOUCHES = (
+    e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
+)
+
+
+def hold_rows(run: Run, events: tuple[e.Event, ...]) -> tuple[HoldRow, ...]:
+    """The rows of every hold that these events touch, as they are after the last of them."""
+    rows: dict[int, HoldRow] = {}
+    if not any(isinstance(event, _TOUCHES) for event in events):
+        return ()
+    for event in events:
+        after = apply(run, event)
+        if isinstance(event, _TOUCHES):
+            rows[event.hold] = _row(run, after, event.hold, event)
+        run = after
+    return tuple(rows.values())
+
+
+def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:
+    hold = after.hold(n)
+    if hold is not None:
+        return _hold_row(after, hold, hold.status, hold.decision)
+    hold = before.hold(n)
+    assert hold is not None, "an event touches a hold that was never there"
+    decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
+    return _hold_row(before, hold, HoldStatus.SETTLED, decision)
+
+
+def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | None) -> HoldRow:
+    call = run.call(hold.call)
+    assert call is not None, "a hold without its call"
+    return HoldRow(
+        run_id=run.id,
+        n=hold.n,
+        call=hold.call,
+        kind=hold.kind,
+        tool=call.tool,
+        version=hold.version,
+        digest=hold.digest,
+        status=status.value,
+        suspension=hold.suspension,
+        entry=hold.entry,
+        revised=hold.revised,
+        args_entry=call.entry,
+        opened_at=hold.opened_at,
+        deadline=hold.deadline,
+        who=hold.approvers,
+        decision=None if decision is None else codec.encode_decision(decision),
+    )

@@ -1,0 +1,85 @@
+"""Does what is due: expires holds, lets decisions take effect, rescues runs of dead workers.
+
+It is never what makes a deadline hold: that is compared inside the append. It only makes silence
+heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.call import CallState
+from sayso.domain.run import Run
+from sayso.engine.parts import Parts
+from sayso.engine.worker import Worker
+from sayso.errors import ConditionFailed, StoreClosed, StoreError
+from sayso.store.base import Lost
+
+log = logging.getLogger("sayso")
+
+
+class Sweeper:
+    """Looks for what is due, again and again."""
+
+    def __init__(self, parts: Parts, worker: Worker | None = None) -> None:
+        self._parts = parts
+        self._worker = worker
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sweep."""
+        self._task = asyncio.create_task(self._serve(), name="sayso-sweep")
+
+    async def stop(self) -> None:
+        """Stop sweeping."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def sweep(self) -> int:
+        """Do everything that is due now; say how many runs were touched."""
+        touched = 0
+        for run_id in await self._parts.store.due():
+            touched += await self._expire(run_id)
+        if self._worker is not None:
+            for lost in await self._parts.store.lost():
+                touched += await self._rescue(self._worker, lost)
+        return touched
+
+    async def _expire(self, run_id: str) -> bool:
+        def verb(run: Run) -> list[e.Event]:
+            return [] if run.final else verbs.sweep(run, now=self._parts.store.now())
+
+        worker = ""
+        if self._worker is not None:
+            row = await self._parts.store.load(run_id)
+            worker = self._worker.takes(row.agent) if row is not None else ""
+        try:
+            return bool((await self._parts.ledger.write(run_id, verb, worker=worker)).events)
+        except ConditionFailed:
+            return False  # The clock was set back meanwhile: it is not due after all.
+
+    async def _rescue(self, worker: Worker, lost: Lost) -> bool:
+        run = await self._parts.ledger.load(lost.run_id)
+        if lost.proof == "lease" and not self._given_up(run):
+            return False
+        return await worker.take_over(run.id, run.agent, lost.worker, lost.proof)
+
+    def _given_up(self, run: Run) -> bool:
+        """Tell whether a worker that is only silent has had all the time its calls could take."""
+        grace = self._parts.bounds.takeover_grace_ms
+        ends = [c.tick + c.timeout_ms + grace for c in run.calls(CallState.STARTED)]
+        return self._parts.store.tick() >= max(ends, default=0)
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("the sweeper goes on after: %s", error)
+            await asyncio.sleep(self._parts.bounds.look_s)

@@ -1,0 +1,141 @@
+"""Advances runs: those that this process made work for, and those that nobody works on.
+
+Rule 1: a bounded number at a time; what is over is left unowned, and found again by `claim`.
+Rule 2: draining takes no new run, and waits for what has started. What must be cut off stays owned
+by this worker, so that others look into it only once this process is certainly gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from sayso.domain import events as e
+from sayso.domain.lifecycle import status_of
+from sayso.domain.run import Run, Status
+from sayso.engine.dispatch import Dispatch
+from sayso.engine.ids import new_id
+from sayso.engine.loop import RunLoop
+from sayso.engine.parts import Parts
+from sayso.errors import StoreClosed, StoreError
+from sayso.store.base import LEASE_MS
+
+log = logging.getLogger("sayso")
+
+
+class Worker:
+    """Works on runs, many at a time, in this process."""
+
+    def __init__(self, parts: Parts, dispatch: Dispatch) -> None:
+        self.id = new_id("worker", parts.store.now())
+        self._parts = parts
+        self._dispatch = dispatch
+        self._loops: dict[str, RunLoop] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._services: list[asyncio.Task[None]] = []
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def start(self) -> None:
+        """Make the worker known, and begin to look for work."""
+        await self._parts.store.beat(self.id)
+        self._parts.ledger.listeners.append(self.notice)
+        self._services = [
+            asyncio.create_task(self._serve(self._claim), name="sayso-claim"),
+            asyncio.create_task(self._serve(self._beat), name="sayso-beat"),
+        ]
+
+    def takes(self, agent: str) -> str:
+        """Give this worker's id if it would work on a run of this agent right now, else nothing."""
+        free = len(self._loops) < self._parts.bounds.runs_max
+        return self.id if free and not self._draining and agent in self._parts.drivers else ""
+
+    def notice(self, run: Run, owner: str) -> None:
+        """Hear of a committed write to a run."""
+        loop = self._loops.get(run.id)
+        if loop is not None:
+            loop.poke()
+        elif owner == self.id and status_of(run) is Status.RUNNING:
+            self._adopt(run.id)
+
+    async def take_over(self, run_id: str, agent: str, before: str, proof: str) -> bool:
+        """Go on with a run whose worker is gone."""
+        if not self.takes(agent):
+            return False
+        event = e.RunTakenOver(worker=self.id, before=before, proof=proof)
+        written = await self._parts.ledger.take_over(run_id, event)
+        if written is None:
+            return False
+        log.warning("%s taken over from %s (%s)", run_id, before, proof)
+        return True
+
+    async def drain(self, timeout_s: float | None = None) -> bool:
+        """Take no new run and wait until none is under way; False if some had to be cut off."""
+        self._draining = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        for task in [*self._services, *self._tasks]:
+            task.cancel()
+        clean = not any(loop.executing for loop in self._loops.values())
+        await asyncio.gather(*self._services, *self._tasks, return_exceptions=True)
+        if self.notice in self._parts.ledger.listeners:
+            self._parts.ledger.listeners.remove(self.notice)
+        if clean and self._services:
+            try:
+                await self._parts.store.retire(self.id)
+            except StoreError as error:
+                log.warning("the worker %s could not sign off: %s", self.id, error)
+        return clean
+
+    def _adopt(self, run_id: str) -> None:
+        self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
+        self._idle.clear()
+        task = asyncio.create_task(self._drive(self._loops[run_id]), name=f"sayso-{run_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drive(self, loop: RunLoop) -> None:
+        try:
+            await loop.drive()
+            # No await between looking and letting go, or a decision made just now would be lost.
+            while loop.poked:
+                await loop.drive()
+        except StoreClosed:
+            pass
+        except Exception:
+            # One run must not take the others down. It stays owned, and is taken over from here
+            # once this process is gone.
+            log.exception("%s cannot go on in this process", loop.run_id)
+        finally:
+            del self._loops[loop.run_id]
+            if not self._loops:
+                self._idle.set()
+
+    async def _claim(self) -> None:
+        bounds = self._parts.bounds
+        room = bounds.runs_max - len(self._loops)
+        if room > 0 and not self._draining:
+            agents = tuple(self._parts.drivers)
+            for run_id in await self._parts.store.claim(self.id, limit=room, agents=agents):
+                if run_id not in self._loops:
+                    self._adopt(run_id)
+        await self._dispatch.wait(bounds.look_s)
+
+    async def _beat(self) -> None:
+        await asyncio.sleep(LEASE_MS / 3000)
+        await self._parts.store.beat(self.id)
+
+    async def _serve(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("the worker %s goes on after: %s", self.id, error)
+                await asyncio.sleep(self._parts.bounds.look_s)

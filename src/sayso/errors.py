@@ -1,0 +1,233 @@
+"""Every error Sayso raises, in one tree.
+
+    SaysoError
+    +-- Refused                 the request was understood and not carried out; nothing changed
+    |   +-- Unknown             no such thing, or none that you may know of
+    |   |   +-- UnknownRun
+    |   |   +-- UnknownHold
+    |   |   +-- UnknownAgent
+    |   |   +-- UnknownTool
+    |   +-- AlreadyDecided      the first decision stands; it is attached
+    |   |   +-- HoldExpired     nobody decided in time; late is late
+    |   +-- NotAllowed          this person may not do this
+    |   +-- NotWhatWasShown     the digest is not that of what is on offer now
+    |   +-- WrongVerdict        this verdict does not answer this ask
+    |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
+    |   +-- KeyReused           the same idempotency key with another request
+    |   +-- RunExists           the run id is taken
+    |   +-- RunFinished         nothing can be done with a finished run
+    |   +-- RunWaiting          a message to a run that waits for a person
+    |   +-- ThreadBusy          the thread's latest run is not finished
+    |   +-- CannotUndo          the decision is effective, or there is none
+    +-- BadSetup                a program or a configuration that could not work
+    |   +-- BadTool
+    |   +-- BadAgent
+    |   +-- BadPolicy
+    |   +-- BadKeys             a key ring that cannot be read, or lacks the key
+    +-- StoreError
+    |   +-- StaleRun            somebody else appended first; look again
+    |   +-- CommitUnknown       the store did not say whether it committed
+    |   +-- ConditionFailed     a condition of the append no longer held at store time
+    |   +-- StoreBusy           another process kept the store for too long
+    |   +-- StoreFull
+    |   +-- StoreReadOnly
+    |   +-- StoreClosed
+    |   +-- StoreForked         the store was opened before a fork
+    |   +-- StoreDamaged        not readable as what it claims to be
+    |   +-- NotOurStore         a file of another program
+    |   +-- StoreNewer          written by a newer Sayso
+    |   +-- BrokenChain         the journal was changed after it was written
+    +-- IllegalEvent            an event that the state machine does not allow
+    +-- NotUnderstood           stored or received data this version cannot read
+    +-- NotDone                 raised by a tool: certainly no effect, it may be started again
+    +-- ModelFailed             the model gave no usable answer
+    +-- WaitTimeout             the wait is over, the run is not
+
+Leaf names state facts. A docstring is the default message; data travels as attributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sayso.domain.hold import Decision
+
+
+class SaysoError(Exception):
+    """Something went wrong in Sayso."""
+
+    def __init__(self, message: str | None = None, **data: Any) -> None:
+        super().__init__(message or (type(self).__doc__ or "").split("\n", 1)[0])
+        self.__dict__.update(data)
+
+
+class Refused(SaysoError):
+    """The request was refused and nothing changed."""
+
+
+class Unknown(Refused):
+    """No such thing."""
+
+
+class UnknownRun(Unknown):
+    """No such run."""
+
+
+class UnknownHold(Unknown):
+    """No such hold."""
+
+
+class UnknownAgent(Unknown):
+    """No such agent."""
+
+
+class UnknownTool(Unknown):
+    """No such tool."""
+
+
+class AlreadyDecided(Refused):
+    """The hold is decided already; the first decision stands."""
+
+    decision: Decision
+    """The decision that stands."""
+
+
+class HoldExpired(AlreadyDecided):
+    """Nobody decided in time; the hold has expired."""
+
+
+class NotAllowed(Refused):
+    """You may not do this."""
+
+
+class NotWhatWasShown(Refused):
+    """The request has changed since it was shown; look at it again before deciding."""
+
+
+class WrongVerdict(Refused):
+    """This verdict does not answer this ask."""
+
+
+class BadValue(Refused):
+    """The value cannot be kept as JSON bytes."""
+
+
+class KeyReused(Refused):
+    """This idempotency key was used for another request."""
+
+
+class RunExists(Refused):
+    """A run with this id exists already."""
+
+
+class RunFinished(Refused):
+    """The run is finished."""
+
+
+class RunWaiting(Refused):
+    """The run waits for a person: decide its holds first, or supersede them."""
+
+
+class ThreadBusy(Refused):
+    """The thread's latest run is not finished."""
+
+
+class CannotUndo(Refused):
+    """There is no decision that could still be undone."""
+
+
+class BadSetup(SaysoError):
+    """The program or its configuration cannot work."""
+
+
+class BadTool(BadSetup):
+    """The tool cannot be used as it is declared."""
+
+
+class BadAgent(BadSetup):
+    """The agent cannot be used as it is declared."""
+
+
+class BadPolicy(BadSetup):
+    """The policy cannot be used as it is declared."""
+
+
+class BadKeys(BadSetup):
+    """The key ring cannot be read."""
+
+
+class StoreError(SaysoError):
+    """The store could not do what was asked."""
+
+
+class StaleRun(StoreError):
+    """Somebody else wrote to the run first."""
+
+
+class CommitUnknown(StoreError):
+    """The store did not say whether the write was committed."""
+
+
+class ConditionFailed(StoreError):
+    """A condition of the write did not hold at store time."""
+
+    condition: object
+
+
+class StoreBusy(StoreError):
+    """Another process kept the store locked for too long; nothing was written."""
+
+
+class StoreFull(StoreError):
+    """The disk is full; nothing was written."""
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written to."""
+
+
+class StoreClosed(StoreError):
+    """The store is closed."""
+
+
+class StoreForked(StoreError):
+    """The store was opened before this process was forked; open it again in the child."""
+
+
+class StoreDamaged(StoreError):
+    """The store is damaged."""
+
+
+class NotOurStore(StoreError):
+    """This is not a Sayso store."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a newer version of Sayso; upgrade this one."""
+
+
+class BrokenChain(StoreError):
+    """The journal was changed after it was written."""
+
+
+class IllegalEvent(SaysoError):
+    """The state machine does not allow this event here."""
+
+
+class NotUnderstood(SaysoError):
+    """This data was written by another version of Sayso, or is damaged."""
+
+
+class NotDone(SaysoError):
+    """Raised by a tool that certainly had no effect: the call may be started again."""
+
+
+class ModelFailed(SaysoError):
+    """The model gave no usable answer."""
+
+    retryable: bool = False
+
+
+class WaitTimeout(SaysoError):
+    """The wait is over, the run is not where it was waited for."""

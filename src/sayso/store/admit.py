@@ -1,0 +1,91 @@
+"""What every store does to a write before it keeps it, whatever it keeps it in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from sayso.domain.guard import Before, Condition
+from sayso.errors import BadValue, ConditionFailed, StaleRun
+from sayso.store import chain
+from sayso.store.base import PAGE_MAX, Entry, Write
+
+
+def check_shape(writes: tuple[Write, ...]) -> None:
+    """Refuse what no caller may hand over."""
+    assert writes, "an append without a write"
+    for write in writes:
+        assert write.entries, "a write without an entry"
+        assert all(len(entry.id) == 8 for entry in write.entries), "an entry id has eight bytes"  # noqa: PLR2004
+
+
+def check_guard(write: Write, *, seq: int, owner: str) -> None:
+    """Raise `StaleRun` unless the run is where the write expects it; `seq` 0: there is none."""
+    if seq != write.after:
+        raise StaleRun(
+            f"run {write.run!r} is at entry {seq}, not {write.after}", run_id=write.run, seq=seq
+        )
+    if write.owner_was is not None and owner != write.owner_was:
+        raise StaleRun(
+            f"run {write.run!r} is owned by {owner!r}, not {write.owner_was!r}",
+            run_id=write.run,
+            seq=seq,
+        )
+
+
+def check_conditions(conditions: Iterable[Condition], at: int) -> None:
+    """Raise `ConditionFailed` unless every condition holds at this store time."""
+    for condition in conditions:
+        holds = at < condition.at if isinstance(condition, Before) else at >= condition.at
+        if not holds:
+            raise ConditionFailed(f"it is {at}, which {condition} forbids", condition=condition)
+
+
+def make_entries(write: Write, *, prev: bytes, at: int, position: int) -> list[Entry]:
+    """Give numbers, salt and hashes to a write's entries; `position` is the first one's."""
+    made: list[Entry] = []
+    salts = os.urandom(chain.SALT_BYTES * len(write.entries))
+    for index, new in enumerate(write.entries):
+        salt = salts[index * chain.SALT_BYTES : (index + 1) * chain.SALT_BYTES]
+        seq = write.after + 1 + index
+        prev = chain.link(
+            prev,
+            run_id=write.run,
+            seq=seq,
+            entry_id=new.id,
+            at=at,
+            content=chain.leaf(salt, new.payload),
+        )
+        made.append(
+            Entry(
+                run_id=write.run,
+                seq=seq,
+                position=position + index,
+                id=new.id,
+                at=at,
+                salt=salt,
+                payload=new.payload,
+                hash=prev,
+            )
+        )
+    return made
+
+
+def page_size(limit: int) -> int:
+    """Bound a page; no page of anything is empty by request or longer than `PAGE_MAX`."""
+    return max(1, min(limit, PAGE_MAX))
+
+
+def hold_key(opened: int, n: int) -> str:
+    """Where a list of holds goes on: the position that opened the hold, and its number."""
+    return f"{opened}.{n}"
+
+
+def read_hold_key(key: str | None) -> tuple[int, int]:
+    """Read such a key; None is the beginning. `BadValue` if it is none of ours."""
+    if key is None:
+        return 0, 0
+    opened, dot, n = key.partition(".")
+    if not (dot and key.isascii() and opened.isdigit() and n.isdigit()) or len(key) > 36:  # noqa: PLR2004
+        raise BadValue(f"{key!r} is not where a page of holds ended")
+    return int(opened), int(n)

@@ -1,0 +1,202 @@
+"""Check a whole store: every chain, and that every row says what its journal says.
+
+Rule: it never stops at the first fault, and one bad run hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.hold import Decision, Hold, HoldStatus
+from sayso.domain.lifecycle import apply, status_of
+from sayso.domain.run import FOLD, Run
+from sayso.errors import BrokenChain, SaysoError
+from sayso.store import chain
+from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
+from sayso.store.journal import decode, read_journal
+
+_TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
+_LOOKS_MAX = 5
+"""How often to look at a run that others write to meanwhile."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it was written."""
+
+    run_id: str
+    what: str
+    seq: int = 0
+    """The entry, if it is about one."""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was checked, and what was found."""
+
+    runs: int = 0
+    entries: int = 0
+    holds: int = 0
+    redacted: int = 0
+    replayed: int = 0
+    """Runs whose row was compared with their journal; a redacted one cannot be."""
+    faults: list[Fault] = []
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.faults
+
+
+async def verify(store: Store, progress: Callable[[Report], None] | None = None) -> Report:
+    """Check every run of a store; `progress` hears of it after every page."""
+    report = Report()
+    await _check_order(store, report)
+    before: str | None = None
+    while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
+        for row in page:
+            await _check_run(store, row, report)
+        before = page[-1].id
+        if progress is not None:
+            progress(report)
+    return report
+
+
+async def _check_order(store: Store, report: Report) -> None:
+    """Look for entries that belong to no run, or are out of order."""
+    after = 0
+    while page := await store.tail(after=after):
+        for entry in page:
+            if not entry.run_id:
+                what = f"the entry at position {entry.position} belongs to no run"
+                report.faults.append(Fault(run_id="", what=what))
+        after = page[-1].position
+
+
+async def _check_run(store: Store, row: RunRow, report: Report) -> None:
+    report.runs += 1
+    try:
+        row, journal, holds = await _read_still(store, row)
+        report.entries += len(journal)
+        report.holds += len(holds)
+        report.redacted += chain.verify(row.id, journal, seq=row.seq, head=row.hash)
+        faults = _order_faults(journal) + _redaction_faults(journal)
+        if not any(entry.redacted for entry in journal):
+            report.replayed += 1
+            faults += _replay_faults(row, journal, holds)
+        report.faults += [Fault(run_id=row.id, what=what) for what in faults]
+    except BrokenChain as error:
+        report.faults.append(Fault(run_id=row.id, what=str(error), seq=error.__dict__["seq"]))
+    except SaysoError as error:
+        report.faults.append(Fault(run_id=row.id, what=str(error)))
+
+
+async def _read_still(store: Store, row: RunRow) -> tuple[RunRow, list[Entry], dict[int, HoldRow]]:
+    """Read a run with its journal and holds, all as of one moment."""
+    looks = 0
+    while True:
+        journal = await read_journal(store, row.id)
+        holds = await _read_holds(store, row.id)
+        now, looks = await store.load(row.id), looks + 1
+        if now is None or now.seq == row.seq or looks == _LOOKS_MAX:
+            return row, journal, holds
+        row = now
+
+
+async def _read_holds(store: Store, run_id: str) -> dict[int, HoldRow]:
+    rows: dict[int, HoldRow] = {}
+    after: str | None = None
+    while page := await store.holds(
+        HoldQuery(run_id=run_id, status="any", after=after, limit=PAGE_MAX)
+    ):
+        rows.update({found.row.n: found.row for found in page})
+        after = page[-1].key
+    return rows
+
+
+def _order_faults(journal: list[Entry]) -> list[str]:
+    positions = [entry.position for entry in journal]
+    return [] if positions == sorted(set(positions)) else ["its entries are out of order"]
+
+
+def _redaction_faults(journal: list[Entry]) -> list[str]:
+    """Whoever erases says so: an erased entry that nobody speaks of was not erased by us."""
+    events = [decode(entry) for entry in journal]
+    told = {event.entry for event in events if isinstance(event, e.EntryRedacted)}
+    erased = {entry.seq for entry in journal if entry.redacted}
+    return [f"entry {seq} was erased, and nothing says by whom" for seq in sorted(erased - told)]
+
+
+def _replay_faults(row: RunRow, journal: list[Entry], holds: dict[int, HoldRow]) -> list[str]:
+    """Compare a run's row and holds with what its journal makes of them."""
+    run: Run | None = None
+    expected: dict[int, HoldRow] = {}
+    for entry in journal:
+        event = decode(entry)
+        assert event is not None, "only a journal without redactions is replayed"
+        before, run = run, apply(run, event)
+        if before is not None and isinstance(event, _TOUCHES):
+            expected[event.hold] = _expected(before, run, event)
+    if run is None:
+        return ["it has no entries"]
+    faults = _row_faults(row, run)
+    for n in sorted(expected.keys() | holds.keys()):
+        if expected.get(n) != holds.get(n):
+            faults.append(f"the row of hold {n} is not what the journal says")
+    return faults
+
+
+def _row_faults(row: RunRow, run: Run) -> list[str]:
+    due_at = None if run.final else run.due_at
+    said = (run.id, run.project, run.agent, run.thread, status_of(run).value, run.seq, due_at)
+    kept = (row.id, row.project, row.agent, row.thread, row.status, row.seq, row.due_at)
+    names = ("id", "project", "agent", "thread", "status", "seq", "due_at")
+    faults = [
+        f"its row has {name} {there!r}, its journal says {here!r}"
+        for name, here, there in zip(names, said, kept, strict=True)
+        if here != there
+    ]
+    if row.fold == FOLD and _state(row) != codec.encode_run(run):
+        faults.append("the state in its row is not what its journal makes of it")
+    return faults
+
+
+def _state(row: RunRow) -> bytes:
+    # There and back again: what does not change the meaning of the bytes is no fault.
+    return codec.encode_run(codec.decode_run(row.state))
+
+
+def _expected(before: Run, after: Run, event: _TOUCHES) -> HoldRow:
+    """Make the row of a hold after an event that touches it."""
+    hold = after.hold(event.hold)
+    if hold is not None:
+        return _hold_row(after, hold, hold.status, hold.decision)
+    hold = before.hold(event.hold)
+    assert hold is not None, "the state machine allows only what is open to be touched"
+    decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
+    return _hold_row(before, hold, HoldStatus.SETTLED, decision)
+
+
+def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | None) -> HoldRow:
+    call = run.call(hold.call)
+    assert call is not None, "a hold is about a call of the open turn"
+    return HoldRow(
+        run_id=run.id,
+        n=hold.n,
+        call=hold.call,
+        kind=hold.kind,
+        tool=call.tool,
+        version=hold.version,
+        digest=hold.digest,
+        status=status.value,
+        suspension=hold.suspension,
+        entry=hold.entry,
+        revised=hold.revised,
+        args_entry=call.entry,
+        opened_at=hold.opened_at,
+        deadline=hold.deadline,
+        who=hold.approvers,
+        decision=None if decision is None else codec.encode_decision(decision),
+    )

@@ -1,0 +1,321 @@
+"""The store port. Each docstring is a contract, and `sayso.testing.contract` is its test.
+
+A store knows entries, rows and leases. It knows no rule of the domain: the guard, the conditions
+and a few constraints are all that it enforces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from sayso.domain.guard import Condition
+
+LEASE_MS = 15_000
+"""How long a worker that was not heard of is still taken for alive."""
+PAGE_MAX = 500
+"""No page of anything is longer."""
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class NewEntry(_Row, frozen=True, kw_only=True):
+    """An entry to append: an encoded event and the id that its writer gave it."""
+
+    id: bytes
+    """Eight random bytes, by which the writer finds out whether a lost answer was a yes."""
+    payload: bytes
+
+
+class Entry(_Row, frozen=True, kw_only=True):
+    """An entry as it is kept."""
+
+    run_id: str
+    seq: int
+    """From 1, without gaps, within the run."""
+    position: int
+    """Ascending in commit order over the whole store; gaps mean nothing."""
+    id: bytes
+    at: int
+    """Store time of the commit, milliseconds since 1970. Never less than the run's entry before."""
+    salt: bytes
+    """Empty once the entry is redacted."""
+    payload: bytes
+    """The encoded event. Once redacted, the hash that stands for salt and payload instead."""
+    hash: bytes
+    redacted: bool = False
+
+
+class HoldRow(_Row, frozen=True, kw_only=True):
+    """A hold as lists need it. Words and arguments stay in the journal, once."""
+
+    run_id: str
+    n: int
+    call: str
+    kind: str
+    tool: str
+    version: int
+    digest: str
+    status: Literal["open", "decided", "settled"]
+    suspension: int
+    entry: int
+    """The entry that opened it."""
+    revised: int
+    """The entry that revised it last, or 0."""
+    args_entry: int
+    """The entry that holds its arguments."""
+    opened_at: int
+    deadline: int | None
+    who: tuple[str, ...]
+    """Who may decide, such as `user:mira` or `anyone`."""
+    decision: bytes | None = None
+
+
+class HoldFound(_Row, frozen=True, kw_only=True):
+    """A hold with what a view of it needs, read in one go."""
+
+    row: HoldRow
+    project: str
+    agent: str
+    opened: Entry
+    revision: Entry | None
+    args: Entry
+    key: str
+    """Where the next page goes on if this was the last one of a page."""
+
+
+class RunRow(_Row, frozen=True, kw_only=True):
+    """A run's row: its state after its last entry, and who works on it."""
+
+    id: str
+    project: str
+    agent: str
+    thread: str
+    status: str
+    seq: int
+    hash: bytes
+    """The hash of its last entry."""
+    fold: int
+    state: bytes
+    """The encoded `domain.run.Run`."""
+    due_at: int | None
+    owner: str
+    """The worker that works on it, or empty."""
+
+
+class Key(_Row, frozen=True, kw_only=True):
+    """An idempotency key: the same key with the same digest is a retry."""
+
+    project: str
+    key: str
+    digest: str
+
+
+class KeyRow(_Row, frozen=True, kw_only=True):
+    """What a key was used for."""
+
+    digest: str
+    run_id: str
+    seq: int
+    """The first entry that was appended with it."""
+
+
+class Write(_Row, frozen=True, kw_only=True):
+    """One guarded write to one run."""
+
+    run: str
+    after: int
+    """The run's last entry must be this one; 0 creates the run."""
+    entries: tuple[NewEntry, ...]
+    """At least one."""
+    project: str
+    agent: str
+    thread: str
+    status: str
+    fold: int
+    state: bytes
+    due_at: int | None = None
+    holds: tuple[HoldRow, ...] = ()
+    """Rows to put, each in place of the one with the same number."""
+    owner: str | None = None
+    """The worker that owns the run from now on; empty: nobody; None: as before."""
+    owner_was: str | None = None
+    """Who must own the run right now (empty: nobody), or the write is stale; None: whoever."""
+    key: Key | None = None
+    only_if: tuple[Condition, ...] = ()
+    redacts: tuple[int, ...] = ()
+    """Entries of this run whose salt and payload are erased by the same commit."""
+
+
+class Appended(_Row, frozen=True, kw_only=True):
+    """The answer to an append."""
+
+    at: int
+    """Store time of the commit."""
+    position: int
+    """The position of the last entry written."""
+
+
+class Lost(_Row, frozen=True, kw_only=True):
+    """A run whose owner may be gone."""
+
+    run_id: str
+    worker: str
+    proof: Literal["dead", "lease"]
+    """`dead`: the worker cannot come back. `lease`: it has not been heard of for its lease."""
+
+
+class RunQuery(_Row, frozen=True, kw_only=True):
+    """Which runs to list, newest first."""
+
+    project: str | None = None
+    status: str | None = None
+    agent: str | None = None
+    thread: str | None = None
+    before: str | None = None
+    """Go on after the run with this id, exclusive."""
+    limit: int = 50
+
+
+class HoldQuery(_Row, frozen=True, kw_only=True):
+    """Which holds to list, oldest first."""
+
+    project: str | None = None
+    status: Literal["open", "settled", "any"] = "open"
+    """`open` includes those decided and not yet effective."""
+    who: tuple[str, ...] | None = None
+    """Only holds that one of these may decide; None: all."""
+    run_id: str | None = None
+    suspension: int | None = None
+    after: str | None = None
+    """The `key` of the last hold of the page before."""
+    limit: int = 50
+
+
+class Watch(Protocol):
+    """Tells that a run may have moved. Make it before reading, or you may wait for the past."""
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Return True after any commit to the run since the watch was made or last returned True.
+
+        May return True for nothing. Return False when the time is over. Commits of other processes
+        count too; they may be noticed late, but within a second.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop watching. A wait under way returns False."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps runs. Every method but `append` may be called from many tasks and has no side effect
+    beyond what it says; everything raises only errors of `sayso.errors`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What to call the store in messages: its path or address, without any password."""
+        ...
+
+    def now(self) -> int:
+        """Store time: milliseconds since 1970 by the store's own clock."""
+        ...
+
+    def tick(self) -> int:
+        """The lease clock: milliseconds that no change of the wall clock moves, the same for every
+        process that shares the store.
+        """
+        ...
+
+    def append(self, *writes: Write) -> Awaitable[Appended]:
+        """Append to one or several runs, all or none, durably before the answer.
+
+        The hand-over happens in the call itself: of two calls from one thread, the first is
+        committed first, and the second may build on it without waiting. `StaleRun` if any run is
+        not where its write expects it, `ConditionFailed` if a condition does not hold at the time
+        of the commit, `KeyReused` if a key exists (whatever its digest), `ThreadBusy` if another
+        unfinished run has the thread; nothing is written then, and other appends go on unharmed.
+        `CommitUnknown` if the store cannot tell whether it is written. Otherwise committed:
+        entries get consecutive numbers, positions in commit order, store time and their hash.
+        Once handed over, an append is carried out even if nobody awaits its answer any more.
+        """
+        ...
+
+    async def load(self, run_id: str) -> RunRow | None:
+        """Read a run's row as of the last commit; None if there is no such run."""
+        ...
+
+    async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
+        """Read a run's entries after one, in order, at most `limit`."""
+        ...
+
+    async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """Read single entries of a run, in ascending order; those that are not there are left out."""
+        ...
+
+    async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
+        """Read the entries of all runs after a position, in commit order. Nothing is ever skipped:
+        what is not returned now has a higher position than what is.
+        """
+        ...
+
+    def watch(self, run_id: str | None = None) -> Watch:
+        """Watch one run, or all of them."""
+        ...
+
+    async def runs(self, query: RunQuery) -> list[RunRow]:
+        """List runs, newest first, a page by key; the cost does not grow with what is skipped."""
+        ...
+
+    async def holds(self, query: HoldQuery) -> list[HoldFound]:
+        """List holds, oldest first, a page by key; the cost does not grow with what is skipped."""
+        ...
+
+    async def hold(self, run_id: str, n: int) -> HoldFound | None:
+        """Read one hold, open or settled."""
+        ...
+
+    async def key(self, project: str, key: str) -> KeyRow | None:
+        """Look an idempotency key up."""
+        ...
+
+    async def thread(self, project: str, thread: str) -> RunRow | None:
+        """Read the latest run of a thread."""
+        ...
+
+    async def beat(self, worker: str) -> None:
+        """Say that a worker of this process lives; the first time makes it known. It is alive for
+        `LEASE_MS` more by the lease clock, and provably dead as soon as its process is, wherever
+        the store can tell.
+        """
+        ...
+
+    async def retire(self, worker: str) -> None:
+        """Take a worker of this process off the list and leave its runs to others."""
+        ...
+
+    async def claim(
+        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+    ) -> list[str]:
+        """Make the worker the owner of runs that are running and have none, of these agents if
+        they are named; say which, oldest first. No run is ever given to two. Costs no more than a
+        read when there is none.
+        """
+        ...
+
+    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
+        """List the runs that are running and whose owner is dead, or past its lease."""
+        ...
+
+    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
+        """List the runs whose `due_at` is now or earlier by store time, most urgent first."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was handed over, then let go of everything. Closing twice is fine."""
+        ...

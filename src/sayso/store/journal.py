@@ -1,0 +1,57 @@
+"""Reading journals as events rather than bytes."""
+
+from __future__ import annotations
+
+from sayso.domain import codec
+from sayso.domain.events import AnyEvent, Recorded
+from sayso.domain.lifecycle import apply_all
+from sayso.domain.message import Message
+from sayso.domain.run import Run
+from sayso.domain.transcript import Transcript
+from sayso.errors import NotUnderstood
+from sayso.store.base import PAGE_MAX, Entry, Store
+
+
+def decode(entry: Entry) -> AnyEvent | None:
+    """Read an entry's event; None if it was redacted."""
+    return None if entry.redacted else codec.decode_event(entry.payload)
+
+
+def recorded(entry: Entry) -> Recorded:
+    """Read an entry with its place and time."""
+    return Recorded(
+        run_id=entry.run_id,
+        seq=entry.seq,
+        at=entry.at,
+        event=decode(entry),
+        position=entry.position,
+    )
+
+
+async def read_journal(store: Store, run_id: str, *, after: int = 0) -> list[Entry]:
+    """Read all of a run's entries after one, page by page."""
+    found: list[Entry] = []
+    while True:
+        page = await store.journal(run_id, after=after)
+        found.extend(page)
+        if len(page) < PAGE_MAX:
+            return found
+        after = page[-1].seq
+
+
+async def read_transcript(
+    store: Store, run_id: str, before: tuple[Message, ...] = ()
+) -> Transcript:
+    """Fold a run's whole journal into its conversation."""
+    transcript = Transcript(run_id, before)
+    for entry in await read_journal(store, run_id):
+        transcript.add(entry.seq, decode(entry))
+    return transcript
+
+
+async def replay(store: Store, run_id: str) -> Run:
+    """Fold a run's state from its journal alone."""
+    events = [decode(entry) for entry in await read_journal(store, run_id)]
+    if None in events:
+        raise NotUnderstood(f"the state of {run_id!r} cannot be folded: an entry was redacted")
+    return apply_all(None, [event for event in events if event is not None])

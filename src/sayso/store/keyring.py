@@ -1,0 +1,193 @@
+"""The key ring: one set of keys for signatures and secrets, with rotation.
+
+Rule 1: a key is never used itself; every purpose has its own, derived from it.
+Rule 2: the first key signs and encrypts, all of them verify and decrypt.
+Rule 3: no key is ever shown: not in a repr, not in a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sayso.errors import BadKeys
+from sayso.store.sqlite_file import sync_dir
+
+KEY_BYTES = 32
+FILE_BYTES_MAX = 1 << 16
+VARIABLE = "SAYSO_KEYS"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
+_NONCE_BYTES = 12
+_SALT = b"sayso.keyring.1"
+
+
+class KeyRing:
+    """Signs, verifies, encrypts and decrypts. The first key is the current one."""
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        if not keys:
+            raise BadKeys("a key ring needs at least one key")
+        self._keys = dict(keys)
+        self._current = next(iter(self._keys))
+        # Per ring rather than per class, so that it goes when the ring goes.
+        self._derive = cache(self._derive_now)
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(self._keys)})"
+
+    def __reduce__(self) -> Any:
+        raise BadKeys("a key ring is not to be copied anywhere")
+
+    @classmethod
+    def load(
+        cls, store_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ
+    ) -> KeyRing:
+        """Take the keys from `SAYSO_KEYS`, or from the file beside the store.
+
+        The file is made on first use. `BadKeys` if neither can be, or others may read the file.
+        """
+        if env.get(VARIABLE):
+            return cls(_read_keys(re.split(r"[,\s]+", env[VARIABLE].strip(", \n\t")), VARIABLE))
+        if store_path is None:
+            raise BadKeys(f"there are no keys: set {VARIABLE}")
+        path = Path(os.path.realpath(store_path) + ".keys")
+        text = _read_file(path)
+        if text is None:
+            _make_file(path)
+            text = _read_file(path) or ""
+        return cls(_read_keys(text.split(), str(path)))
+
+    def sign(self, purpose: str, data: bytes) -> str:
+        """Sign data for a purpose; the signature names the key."""
+        return f"{self._current}.{_encode(self._mac(self._current, purpose, data))}"
+
+    def verify(self, purpose: str, data: bytes, signature: str) -> bool:
+        """Tell whether one of the keys has signed exactly this data for this purpose."""
+        key_id, _, mac = signature.partition(".")
+        if key_id not in self._keys or not mac.isascii():
+            return False
+        expected = _encode(self._mac(key_id, purpose, data))
+        return hmac.compare_digest(expected, mac)
+
+    def encrypt(self, purpose: str, data: bytes, aad: bytes = b"") -> bytes:
+        """Encrypt data for a purpose, bound to `aad`; what comes out names the key."""
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._cipher(self._current, purpose).encrypt(nonce, data, aad)
+        return self._current.encode() + b"." + nonce + sealed
+
+    def decrypt(self, purpose: str, data: bytes, aad: bytes = b"") -> bytes:
+        """Decrypt what one of the keys has encrypted. `BadKeys` if it was changed, or none has."""
+        key_id, dot, rest = data.partition(b".")
+        name = key_id.decode("ascii", "replace")
+        if not dot or name not in self._keys:
+            raise BadKeys(f"no key of this ring has encrypted it; its key is {name[:32]!r}")
+        cipher = self._cipher(name, purpose)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return cipher.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], aad)
+        except (InvalidTag, ValueError):
+            raise BadKeys("it was changed, or encrypted for something else") from None
+
+    def _mac(self, key_id: str, purpose: str, data: bytes) -> bytes:
+        return hmac.digest(self._derive(key_id, f"sign:{purpose}"), data, "sha256")
+
+    def _cipher(self, key_id: str, purpose: str) -> Any:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise BadKeys("encryption needs one more package: pip install sayso[crypto]") from None
+        return AESGCM(self._derive(key_id, f"encrypt:{purpose}"))
+
+    def _derive_now(self, key_id: str, info: str) -> bytes:
+        """HKDF-SHA256 (RFC 5869) for one block."""
+        extracted = hmac.digest(_SALT, self._keys[key_id], "sha256")
+        return hmac.digest(extracted, info.encode() + b"\x01", "sha256")
+
+
+def new_key() -> str:
+    """Make a key as `SAYSO_KEYS` and the key file have it."""
+    return f"k{secrets.token_hex(4)}:{_encode(os.urandom(KEY_BYTES))}"
+
+
+def _read_keys(items: list[str], source: str) -> dict[str, bytes]:
+    keys: dict[str, bytes] = {}
+    for number, item in enumerate(items, start=1):
+        key_id, _, text = item.partition(":")
+        key = _decode(text)
+        if not _ID.fullmatch(key_id) or key is None or len(key) != KEY_BYTES:
+            raise BadKeys(f"key {number} of {source} is not 'id:' and {KEY_BYTES} bytes in base64")
+        if key_id in keys:
+            raise BadKeys(f"{source} has two keys with the id {key_id!r}")
+        keys[key_id] = key
+    if not keys:
+        raise BadKeys(f"there is no key in {source}")
+    return keys
+
+
+def _read_file(path: Path) -> str | None:
+    """Read a key file, and refuse one that anybody else may read; None if there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadKeys(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise BadKeys(f"{str(path)!r} is not a file")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise BadKeys(f"others may read {str(path)!r}: chmod 600 it, and think of new keys")
+        if found.st_uid not in (os.geteuid(), 0):
+            raise BadKeys(f"{str(path)!r} belongs to somebody else")
+        return file.read(FILE_BYTES_MAX).decode("ascii", "replace")
+
+
+def _make_file(path: Path) -> None:
+    """Make a key file with one new key, durably, unless somebody else is faster.
+
+    It gets its name when it is complete: nobody reads half a key.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(f"{new_key()}\n".encode())
+                file.flush()
+                os.fsync(fd)
+            os.link(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_dir(str(path.parent))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise BadKeys(f"{str(path)!r} cannot be made: {error.strerror}") from None
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# An HKDF block is a SHA-256 digest, and that is the size of our keys.
+assert hashlib.sha256().digest_size == KEY_BYTES

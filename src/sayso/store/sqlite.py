@@ -1,0 +1,270 @@
+"""The default store: one SQLite file, which several processes of one machine may share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal, Self, TypeVar
+
+import apsw
+
+from sayso.errors import StoreClosed, StoreError, StoreForked
+from sayso.store.admit import check_shape, page_size
+from sayso.store.base import (
+    PAGE_MAX,
+    Appended,
+    Entry,
+    HoldFound,
+    HoldQuery,
+    KeyRow,
+    Lost,
+    RunQuery,
+    RunRow,
+    Write,
+)
+from sayso.store.clock import Clock, SystemClock
+from sayso.store.lease import Leases
+from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
+from sayso.store.sqlite_file import create, open_reader, open_writer, sync_dir
+from sayso.store.sqlite_pen import Pen
+from sayso.store.sqlite_queue import Job, JobQueue, refuse
+from sayso.store.sqlite_reader import Reader
+from sayso.store.sqlite_writer import Handles, Writer
+from sayso.store.watch import RunWatch, Watches
+
+BUSY_S = 10.0
+"""How long an append waits for another process's transaction."""
+
+T = TypeVar("T")
+Proof = Literal["dead", "lease"]
+
+
+class SqliteStore:
+    """Keeps runs in a SQLite file. Made by `open`, used on the event loop that opened it."""
+
+    def __init__(
+        self, path: str, clock: Clock, open_handles: Callable[[], Handles], busy_s: float
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._reader: Reader | None = None
+        self._leases = Leases(path + ".workers")
+        self._writer = Writer(
+            path,
+            open_handles,
+            busy_s=busy_s,
+            on_answered=self._answered,
+            on_moved=self._moved,
+        )
+        self._queue = JobQueue(self._writer.give)
+        self._watches = Watches(on_waiting=self._writer.waits)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        synchronous: str = "FULL",
+        vfs: str | None = None,
+        busy_s: float = BUSY_S,
+        bell: bool = True,
+        sync_dir: Callable[[str], None] = sync_dir,
+    ) -> Self:
+        """Open a file, or make one. It accepts work when this returns, and not before.
+
+        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
+        parameters but the first are there for tests: a clock, less durability, another layer
+        between SQLite and the disk, an impatient writer, no bell, and somebody who sees when a
+        directory is synced.
+        """
+        real = os.path.realpath(path)  # noqa: ASYNC240 - a few microseconds.
+        clock = SystemClock() if clock is None else clock
+
+        def open_handles() -> Handles:
+            create(real)
+            conn = open_writer(real, vfs=vfs, synchronous=synchronous, busy_s=busy_s)
+            try:
+                # SQLite has deleted a journal in there; coming back, it would undo the schema.
+                sync_dir(os.path.dirname(real))  # noqa: PTH120
+                return Handles(
+                    conn,
+                    Pen(conn, clock),
+                    files=(real, real + "-wal"),
+                    bell_dir=real + ".bell" if bell else "",
+                )
+            except BaseException as error:
+                conn.close()
+                if isinstance(error, apsw.Error):
+                    raise translate(error, real) from None
+                if isinstance(error, OSError):
+                    raise from_os(error, real) from None
+                raise
+
+        store = cls(real, clock, open_handles, busy_s)
+        await store._writer.start()
+        try:
+            store._reader = Reader(open_reader(real, vfs=vfs))
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def name(self) -> str:
+        return self._path
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def tick(self) -> int:
+        return self._clock.tick()
+
+    def append(self, *writes: Write) -> asyncio.Future[Appended]:
+        check_shape(writes)
+        moves = tuple(write.run for write in writes)
+        erases = any(write.redacts for write in writes)
+        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=erases)
+
+    async def load(self, run_id: str) -> RunRow | None:
+        return self._read(lambda reader: reader.load(run_id))
+
+    async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
+        return self._read(lambda reader: reader.journal(run_id, after, limit))
+
+    async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
+        return self._read(lambda reader: reader.entries(run_id, seqs))
+
+    async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
+        return self._read(lambda reader: reader.tail(after, limit))
+
+    def watch(self, run_id: str | None = None) -> RunWatch:
+        self._check()
+        return self._watches.add(run_id)
+
+    async def runs(self, query: RunQuery) -> list[RunRow]:
+        return self._read(lambda reader: reader.runs(query))
+
+    async def holds(self, query: HoldQuery) -> list[HoldFound]:
+        return self._read(lambda reader: reader.holds(query))
+
+    async def hold(self, run_id: str, n: int) -> HoldFound | None:
+        return self._read(lambda reader: reader.hold(run_id, n))
+
+    async def key(self, project: str, key: str) -> KeyRow | None:
+        return self._read(lambda reader: reader.key(project, key))
+
+    async def thread(self, project: str, thread: str) -> RunRow | None:
+        return self._read(lambda reader: reader.thread(project, thread))
+
+    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
+        return self._read(lambda reader: reader.due(self.now(), limit))
+
+    async def beat(self, worker: str) -> None:
+        def do(pen: Pen) -> None:
+            if self._leases.hold(worker):
+                self._bury(pen)
+            pen.beat(worker)
+
+        await self._submit(do)
+
+    async def retire(self, worker: str) -> None:
+        await self._submit(
+            lambda pen: pen.retire(worker), after=lambda: self._leases.release(worker)
+        )
+
+    async def claim(
+        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+    ) -> list[str]:
+        if not self._read(lambda reader: reader.has_free(agents)):
+            return []  # The usual answer, which needs no transaction.
+        return await self._submit(lambda pen: pen.claim(worker, page_size(limit), agents))
+
+    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
+        owned = self._read(lambda reader: reader.owned())
+        proofs: dict[str, Proof | None] = {
+            worker: self._proof(worker, boot, lease_until)
+            for worker, boot, lease_until in {row[1:] for row in owned}
+        }
+        return [
+            Lost(run_id=run_id, worker=worker, proof=proof)
+            for run_id, worker, *_ in owned
+            if (proof := proofs[worker]) is not None
+        ][: page_size(limit)]
+
+    async def close(self) -> None:
+        if self._pid != os.getpid():
+            raise StoreForked
+        if not self._closed:
+            self._closed = True
+            self._watches.close()
+            # Before the writer, which can only then clear the log away.
+            if self._reader is not None:
+                self._reader.close()
+            self._queue.close()
+        await self._writer.gone()
+        self._leases.close()
+
+    def _proof(self, worker: str, boot: str | None, lease_until: int | None) -> Proof | None:
+        if boot is None or lease_until is None:
+            return "lease"
+        if boot != self._clock.boot_id() or self._leases.is_dead(worker):
+            return "dead"
+        return "lease" if lease_until <= self.tick() else None
+
+    def _bury(self, pen: Pen) -> None:
+        """Forget the workers that are dead and own nothing any more."""
+        for worker, boot in pen.idle_workers():
+            if boot != self._clock.boot_id() or self._leases.is_dead(worker):
+                pen.forget(worker)
+                self._leases.clear(worker)
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise StoreForked
+        if self._writer.failed is not None:
+            raise self._writer.failed
+        if self._closed:
+            raise StoreClosed
+
+    def _read(self, what: Callable[[Reader], T]) -> T:
+        self._check()
+        assert self._reader is not None, "a store is made by `open`"
+        try:
+            return what(self._reader)
+        except apsw.Error as error:
+            if isinstance(error, FATAL):
+                self._writer.failed = stopped(error, self._path)
+            raise self._writer.failed or translate(error, self._path) from None
+
+    def _submit(
+        self,
+        do: Callable[[Pen], T],
+        *,
+        moves: tuple[str, ...] = (),
+        erases: bool = False,
+        after: Callable[[], None] | None = None,
+    ) -> asyncio.Future[T]:
+        """Hand a job over in the call itself; errors come with the answer."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        try:
+            self._check()
+        except StoreError as error:
+            refuse(answer, error)
+        else:
+            self._queue.submit(Job(do, answer, moves=moves, erases=erases, after=after))
+        return answer
+
+    def _answered(self, batch: list[Job]) -> None:
+        self._watches.ring({run_id for job in batch if job.error is None for run_id in job.moves})
+        self._queue.answered(batch)
+
+    def _moved(self, run_ids: list[str] | None) -> None:
+        """Another process has committed to these runs; None: to whichever."""
+        if run_ids is None:
+            self._watches.ring_all()
+        else:
+            self._watches.ring(run_ids)

@@ -1,0 +1,59 @@
+"""What SQLite says when it cannot, in our own words."""
+
+from __future__ import annotations
+
+import errno
+
+import apsw
+
+from sayso.errors import (
+    NotOurStore,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+
+_RESTART = "restart the process; what was acknowledged is safe"
+
+FATAL = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.MisuseError)
+"""After one of these nothing that this process still has in memory can be trusted."""
+
+
+def translate(error: apsw.Error, name: str) -> StoreError:
+    """Say what went wrong with a store while it was used or opened."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusy(f"another process kept {name!r} locked; nothing was written")
+        case apsw.FullError():
+            return StoreFull(f"the disk of {name!r} is full; nothing was written")
+        case apsw.ReadOnlyError():
+            return StoreReadOnly(f"{name!r} cannot be written to: {error}")
+        case apsw.NotADBError():
+            return NotOurStore(f"{name!r} is not a database")
+        case apsw.CorruptError() | apsw.FormatError():
+            return StoreDamaged(f"{name!r} is damaged: {error}")
+        case _:
+            return StoreError(f"{name!r} could not be used: {error}")
+
+
+def stopped(error: apsw.Error, name: str) -> StoreError:
+    """Say why a store that was fine refuses everything from now on."""
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
+            return StoreDamaged(f"{name!r} is damaged: {error}; {_RESTART}")
+        case _:
+            return StoreClosed(f"{name!r} stopped after a fault: {error}; {_RESTART}")
+
+
+def from_os(error: OSError, name: str) -> StoreError:
+    """Say why a file could not be made."""
+    match error.errno:
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return StoreReadOnly(f"{name!r} cannot be written to: {error.strerror}")
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(f"{name!r} cannot be made: {error.strerror}")
+        case _:
+            return StoreError(f"{name!r} cannot be made: {error.strerror}")

@@ -1,0 +1,317 @@
+"""The SQL of everything that writes. All of it runs on the writer thread, inside its transaction.
+
+Rule: only columns that change are set. SQLite rewrites every index of a column that an update
+names, and a commit costs what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, cast
+
+import apsw
+import msgspec
+
+from sayso.errors import KeyReused, StoreError, ThreadBusy
+from sayso.store import chain
+from sayso.store.admit import check_conditions, check_guard, make_entries
+from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, Key, KeyRow, Write
+from sayso.store.clock import Clock
+
+_RUN = "select k, seq, at, hash, status, owner, due_at from runs where id = ?"
+_NEW_RUN = """
+insert into runs (id, project, agent, thread, status, owner, due_at, seq, at, fold, hash, state)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ENTRY = """
+insert into journal (position, run, seq, id, at, salt, payload, hash)
+values (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_LAST_POSITION = "select max(position) from journal"
+_MOVED = """
+select distinct r.id from journal j join runs r on r.k = j.run where j.position > ? limit ?
+"""
+_POSITION = "select position from journal where run = ? and seq = ?"
+_CONTENT = "select salt, payload from journal where run = ? and seq = ?"
+_REDACT = "update journal set salt = null, payload = ? where run = ? and seq = ?"
+_KEY = """
+select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
+where k.project = ? and k.key = ?
+"""
+_NEW_KEY = "insert into keys (project, key, digest, run, seq) values (?, ?, ?, ?, ?)"
+_HOLD = "select status, who, opened from holds where run = ? and n = ?"
+_PUT_HOLD = """
+insert or replace into holds (run, n, opened, status, call, kind, tool, version, digest,
+    suspension, entry, revised, args_entry, opened_at, deadline, who, decision)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_AUDIENCE = "select k from audiences where who = ? and project = ?"
+_NEW_AUDIENCE = "insert into audiences (who, project) values (?, ?)"
+_WAIT = "insert into waiting (audience, opened, n, run) values (?, ?, ?, ?)"
+_STOP_WAITING = "delete from waiting where audience = ? and opened = ? and n = ?"
+_OWN = "update runs set owner = ? where k = ?"
+_BEAT = """
+insert into workers (id, boot, lease_until) values (?, ?, ?)
+on conflict (id) do update set boot = excluded.boot, lease_until = excluded.lease_until
+"""
+_LEAVE = "update runs set owner = '' where status = 'running' and owner = ?"
+_FORGET = "delete from workers where id = ?"
+_WORKERS = """
+select id, boot from workers w
+where not exists (select 1 from runs where status = 'running' and owner = w.id)
+"""
+MOVED_MAX = 1000
+"""Beyond it, everybody is told that something has moved."""
+
+
+class _Head(msgspec.Struct):
+    """Where a run is."""
+
+    k: int
+    seq: int
+    at: int
+    hash: bytes
+    status: str
+    owner: str
+    due_at: int | None
+
+
+_NOWHERE = _Head(k=0, seq=0, at=0, hash=chain.GENESIS, status="", owner="", due_at=None)
+
+
+class Pen:
+    """Writes to the store, one append after another."""
+
+    def __init__(self, conn: apsw.Connection, clock: Clock) -> None:
+        self._conn = conn
+        self._clock = clock
+        self.position = 0
+        """The last position written, or seen at the last look."""
+
+    def look(self) -> int:
+        """Read the last position of all."""
+        self.position = cast("int", self._one(_LAST_POSITION, ())[0] or 0)
+        return self.position
+
+    def moved_since(self, position: int) -> list[str]:
+        """Name the runs that have entries after this position."""
+        found = self._conn.execute(_MOVED, (position, MOVED_MAX)).fetchall()
+        return [cast("str", run_id) for (run_id,) in found]
+
+    def append(self, writes: tuple[Write, ...]) -> Appended:
+        """Carry an append out, or raise and leave the rollback to the caller."""
+        heads = [self._head(write.run) for write in writes]
+        # One time for all, and never earlier than what any of the runs was told before.
+        at = max(self._clock.now(), *(head.at for head in heads))
+        for index, write in enumerate(writes):
+            head = heads[index] if index == 0 else self._head(write.run)
+            self._write(write, head, at)
+        return Appended(at=at, position=self.position)
+
+    def claim(self, worker: str, limit: int, agents: Sequence[str] | None) -> list[str]:
+        """Give free runs an owner, oldest first."""
+        free = self._conn.execute(free_sql(agents), (*(agents or ()), limit)).fetchall()
+        for k, _ in free:
+            self._conn.execute(_OWN, (worker, k))
+        return [cast("str", run_id) for _, run_id in free]
+
+    def beat(self, worker: str) -> None:
+        """Prolong a worker's lease."""
+        until = self._clock.tick() + LEASE_MS
+        self._conn.execute(_BEAT, (worker, self._clock.boot_id(), until))
+
+    def retire(self, worker: str) -> None:
+        """Forget a worker and free its runs."""
+        self._conn.execute(_LEAVE, (worker,))
+        self._conn.execute(_FORGET, (worker,))
+
+    def idle_workers(self) -> list[tuple[str, str]]:
+        """All workers that own nothing, each with its boot id."""
+        return cast("list[tuple[str, str]]", self._conn.execute(_WORKERS).fetchall())
+
+    def forget(self, worker: str) -> None:
+        """Forget a worker that owns nothing."""
+        self._conn.execute(_FORGET, (worker,))
+
+    def _one(self, sql: str, bindings: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._conn.execute(sql, bindings).fetchall()[0]
+
+    def _head(self, run_id: str) -> _Head:
+        found = self._conn.execute(_RUN, (run_id,)).fetchall()
+        return _Head(*cast("Any", found[0])) if found else _NOWHERE
+
+    def _write(self, write: Write, head: _Head, at: int) -> None:
+        check_guard(write, seq=head.seq, owner=head.owner)
+        check_conditions(write.only_if, at)
+        if write.key is not None:
+            self._check_key(write.key)
+        made = make_entries(write, prev=head.hash, at=at, position=self.position + 1)
+        run = self._put_run(write, head, made[-1])
+        for entry in made:
+            self._conn.execute(
+                _ENTRY,
+                (
+                    entry.position,
+                    run,
+                    entry.seq,
+                    entry.id,
+                    at,
+                    entry.salt,
+                    entry.payload,
+                    entry.hash,
+                ),
+            )
+        self.position = made[-1].position
+        if write.key is not None:
+            key = write.key
+            self._conn.execute(_NEW_KEY, (key.project, key.key, key.digest, run, made[0].seq))
+        for hold in write.holds:
+            self._put_hold(write, run, hold)
+        for seq in write.redacts:
+            self._redact(run, seq)
+
+    def _check_key(self, key: Key) -> None:
+        found = self._conn.execute(_KEY, (key.project, key.key)).fetchall()
+        if found:
+            digest, run_id, seq = cast("tuple[str, str, int]", found[0])
+            raise KeyReused(
+                f"the key {key.key!r} was used before",
+                found=KeyRow(digest=digest, run_id=run_id, seq=seq),
+            )
+
+    def _put_run(self, write: Write, head: _Head, last: Entry) -> int:
+        owner = head.owner if write.owner is None else write.owner
+        try:
+            if not head.k:
+                self._conn.execute(
+                    _NEW_RUN,
+                    (
+                        write.run,
+                        write.project,
+                        write.agent,
+                        write.thread or None,
+                        write.status,
+                        owner,
+                        write.due_at,
+                        last.seq,
+                        last.at,
+                        write.fold,
+                        last.hash,
+                        write.state,
+                    ),
+                )
+                return self._conn.last_insert_rowid()
+            changed = (
+                write.status != head.status,
+                owner != head.owner,
+                write.due_at != head.due_at,
+            )
+            values = [last.seq, last.at, last.hash, write.fold, write.state]
+            maybe = zip(changed, (write.status, owner, write.due_at), strict=True)
+            values += [value for is_changed, value in maybe if is_changed]
+            self._conn.execute(_update_run(*changed), (*values, head.k))
+        except apsw.ConstraintError as error:
+            raise _refused(error, write) from None
+        return head.k
+
+    def _put_hold(self, write: Write, run: int, hold: HoldRow) -> None:
+        found = self._conn.execute(_HOLD, (run, hold.n)).fetchall()
+        opened = self._opened(run, hold) if not found else cast("int", found[0][2])
+        who = msgspec.json.encode(hold.who).decode()
+        waits = hold.status != "settled"
+        if found:
+            status, who_was, _ = found[0]
+            waited = status != "settled"
+            if waited and (not waits or who_was != who):
+                was = msgspec.json.decode(cast("str", who_was), type=list[str])
+                self._each_audience(_STOP_WAITING, write.project, was, (opened, hold.n))
+            waits = waits and not (waited and who_was == who)
+        self._conn.execute(
+            _PUT_HOLD,
+            (
+                run,
+                hold.n,
+                opened,
+                hold.status,
+                hold.call,
+                hold.kind,
+                hold.tool,
+                hold.version,
+                pack_digest(hold.digest),
+                hold.suspension,
+                hold.entry,
+                hold.revised,
+                hold.args_entry,
+                hold.opened_at,
+                hold.deadline,
+                who,
+                hold.decision,
+            ),
+        )
+        if waits:
+            self._each_audience(_WAIT, write.project, hold.who, (opened, hold.n, run))
+
+    def _opened(self, run: int, hold: HoldRow) -> int:
+        found = self._conn.execute(_POSITION, (run, hold.entry)).fetchall()
+        if not found:
+            raise StoreError(f"hold {hold.n} of {hold.run_id!r} names an entry that is not there")
+        return cast("int", found[0][0])
+
+    def _each_audience(
+        self, sql: str, project: str, who: list[str] | tuple[str, ...], rest: tuple[int, ...]
+    ) -> None:
+        for name in dict.fromkeys(who):
+            found = self._conn.execute(_AUDIENCE, (name, project)).fetchall()
+            if not found:
+                self._conn.execute(_NEW_AUDIENCE, (name, project))
+            audience = found[0][0] if found else self._conn.last_insert_rowid()
+            self._conn.execute(sql, (audience, *rest))
+
+    def _redact(self, run: int, seq: int) -> None:
+        found = self._conn.execute(_CONTENT, (run, seq)).fetchall()
+        if not found:
+            raise StoreError(f"there is no entry {seq} to redact")
+        salt, payload = cast("tuple[bytes | None, bytes]", found[0])
+        if salt is not None:
+            self._conn.execute(_REDACT, (chain.leaf(salt, payload), run, seq))
+
+
+@cache
+def _update_run(status: bool, owner: bool, due_at: bool) -> str:  # noqa: FBT001
+    names = ["seq", "at", "hash", "fold", "state"]
+    names += ["status"] * status + ["owner"] * owner + ["due_at"] * due_at
+    return f"update runs set {', '.join(f'{name} = ?' for name in names)} where k = ?"  # noqa: S608
+
+
+def free_sql(agents: Sequence[str] | None) -> str:
+    """Select the runs that are running and have no owner, of these agents if they are named."""
+    return _free_sql(None if agents is None else len(agents))
+
+
+@cache
+def _free_sql(agents: int | None) -> str:
+    mine = "" if agents is None else f"and agent in ({', '.join('?' * agents)})"
+    return f"""
+    select k, id from runs where status = 'running' and owner = '' {mine} order by k limit ?
+    """  # noqa: S608
+
+
+def _refused(error: apsw.ConstraintError, write: Write) -> Exception:
+    if "runs.project, runs.thread" in str(error):
+        return ThreadBusy(f"the thread {write.thread!r} is busy with another run")
+    return StoreError(f"the write to {write.run!r} cannot be kept: {error}")
+
+
+def pack_digest(digest: str) -> str | bytes:
+    """Keep a digest in half the bytes, if it is one of ours."""
+    try:
+        packed = bytes.fromhex(digest)
+    except ValueError:
+        return digest
+    return packed if packed.hex() == digest else digest
+
+
+def unpack_digest(kept: str | bytes) -> str:
+    """Read such a digest back."""
+    return kept if isinstance(kept, str) else kept.hex()

@@ -1,0 +1,296 @@
+"""The SQL of everything that reads, on a connection of its own, on the event loop's thread.
+
+Rule: every cursor is read to its end at once. An unfinished one would stay in its old snapshot, and
+keep the log from being cleared.
+"""
+
+# ruff: noqa: S608 - statements are put together from the constants below, never from data.
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, cast
+
+import apsw
+import msgspec
+
+from sayso.errors import StoreDamaged
+from sayso.store.admit import hold_key, page_size, read_hold_key
+from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.sqlite_pen import free_sql, unpack_digest
+
+_RUN = "id, project, agent, coalesce(thread, ''), status, seq, hash, fold, state, due_at, owner"
+_ENTRY = "{0}.seq, {0}.position, {0}.id, {0}.at, {0}.salt, {0}.payload, {0}.hash"
+_E = _ENTRY.format("j")
+
+_LOAD = f"select {_RUN} from runs where id = ?"
+_THREAD = f"select {_RUN} from runs where project = ? and thread = ? order by k desc limit 1"
+_JOURNAL = f"""
+select {_E} from runs r join journal j on j.run = r.k
+where r.id = ? and j.seq > ? order by j.seq limit ?
+"""
+_TAIL = f"""
+select coalesce(r.id, ''), {_E} from journal j left join runs r on r.k = j.run
+where j.position > ? order by j.position limit ?
+"""
+_KEY = """
+select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
+where k.project = ? and k.key = ?
+"""
+_DUE = "select id from runs where due_at <= ? order by due_at, k limit ?"
+_OWNED = """
+select r.id, r.owner, w.boot, w.lease_until from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > ''
+"""
+_HOLD = f"""
+select r.id, r.project, r.agent,
+    h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
+    h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision,
+    {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
+from {{source}}
+join runs r on r.k = h.run
+join journal o on o.position = h.opened
+join journal a on a.run = h.run and a.seq = h.args_entry
+left join journal v on v.run = h.run and v.seq = h.revised
+"""
+_ONE_HOLD = _HOLD.format(source="holds h") + "where r.id = ? and h.n = ?"
+_HOLDS_OF_RUN = _HOLD.format(source="holds h") + "where r.id = ? order by h.opened, h.n"
+_HOLDS_LISTED = (
+    _HOLD.format(source="holds h")
+    + """
+where (h.status = 'settled') = ? and (h.opened, h.n) > (?, ?) and (? is null or r.project = ?)
+order by h.opened, h.n limit ?
+"""
+)
+_AUDIENCES = "select k from audiences where who = ? and (? is null or project = ?)"
+_WAITING = """
+select * from (
+    select opened, n, run from waiting
+    where audience = ? and (opened, n) > (?, ?) order by opened, n limit ?
+)
+"""
+
+Found = tuple[Any, ...]
+
+
+class Reader:
+    """Reads the store as of the last commit."""
+
+    def __init__(self, conn: apsw.Connection) -> None:
+        self._conn = conn
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def load(self, run_id: str) -> RunRow | None:
+        return _first_run(self._all(_LOAD, (run_id,)))
+
+    def thread(self, project: str, thread: str) -> RunRow | None:
+        return _first_run(self._all(_THREAD, (project, thread)))
+
+    def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
+        found = self._all(_JOURNAL, (run_id, after, page_size(limit)))
+        return [_entry(run_id, row) for row in found]
+
+    def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
+        wanted = sorted(set(seqs))
+        found = self._all(_entries_sql(len(wanted)), (run_id, *wanted))
+        return [_entry(run_id, row) for row in found]
+
+    def tail(self, after: int, limit: int) -> list[Entry]:
+        return [_entry(row[0], row[1:]) for row in self._all(_TAIL, (after, page_size(limit)))]
+
+    def key(self, project: str, key: str) -> KeyRow | None:
+        found = self._all(_KEY, (project, key))
+        return KeyRow(digest=found[0][0], run_id=found[0][1], seq=found[0][2]) if found else None
+
+    def due(self, now: int, limit: int) -> list[str]:
+        return [row[0] for row in self._all(_DUE, (now, page_size(limit)))]
+
+    def has_free(self, agents: Sequence[str] | None) -> bool:
+        return bool(self._all(free_sql(agents), (*(agents or ()), 1)))
+
+    def owned(self) -> list[tuple[str, str, str | None, int | None]]:
+        """Every running run that has an owner: run, worker, the worker's boot id and lease."""
+        return cast("Any", self._all(_OWNED, ()))
+
+    def runs(self, query: RunQuery) -> list[RunRow]:
+        where, bindings = ["1"], list[Any]()
+        for name in ("project", "status", "agent", "thread"):
+            value = getattr(query, name)
+            if value is not None:
+                where.append(f"coalesce({name}, '') = ?" if value == "" else f"{name} = ?")
+                bindings.append(value)
+        if query.status is not None and query.status != "running":
+            where.append("owner = ''")  # True of them all, and lets the index give the order.
+        if query.before is not None:
+            where.append("k < (select k from runs where id = ?)")
+            bindings.append(query.before)
+        sql = f"select {_RUN} from runs where {' and '.join(where)} order by k desc limit ?"
+        return [_run(row) for row in self._all(sql, (*bindings, page_size(query.limit)))]
+
+    def hold(self, run_id: str, n: int) -> HoldFound | None:
+        found = self._all(_ONE_HOLD, (run_id, n))
+        return _hold(found[0]) if found else None
+
+    def holds(self, query: HoldQuery) -> list[HoldFound]:
+        assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+        after = read_hold_key(query.after)
+        if query.run_id is not None:
+            return self._holds_of_run(query, after)
+        if query.status == "open" and query.who is not None:
+            return self._holds_for(query, query.who, after)
+        return self._holds_listed(query, after)
+
+    def _holds_of_run(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
+        found = [_hold(row) for row in self._all(_HOLDS_OF_RUN, (query.run_id,))]
+        return [
+            hold
+            for hold in found
+            if _place(hold) > after
+            and query.project in (None, hold.project)
+            and query.suspension in (None, hold.row.suspension)
+            and (
+                query.status == "any" or (hold.row.status == "settled") == (query.status != "open")
+            )
+            and _may(query.who, hold)
+        ][: page_size(query.limit)]
+
+    def _holds_for(
+        self, query: HoldQuery, who: tuple[str, ...], after: tuple[int, int]
+    ) -> list[HoldFound]:
+        """List the open holds that one of these may decide: the inbox."""
+        audiences = [
+            row[0]
+            for name in dict.fromkeys(who)
+            for row in self._all(_AUDIENCES, (name, query.project, query.project))
+        ]
+        if not audiences:
+            return []
+        limit = page_size(query.limit)
+        bindings = [value for k in audiences for value in (k, *after, limit)]
+        return [_hold(row) for row in self._all(_waiting_sql(len(audiences)), (*bindings, limit))]
+
+    def _holds_listed(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
+        limit = page_size(query.limit)
+        settled = {"open": (0,), "settled": (1,), "any": (0, 1)}[query.status]
+        pages = [self._holds_page(query, flag, after, limit) for flag in settled]
+        return list(heapq.merge(*pages, key=_place))[:limit]
+
+    def _holds_page(
+        self, query: HoldQuery, settled: int, after: tuple[int, int], limit: int
+    ) -> list[HoldFound]:
+        page: list[HoldFound] = []
+        while True:
+            bindings = (settled, *after, query.project, query.project, limit)
+            found = [_hold(row) for row in self._all(_HOLDS_LISTED, bindings)]
+            page += [hold for hold in found if _may(query.who, hold)]
+            if len(page) >= limit or len(found) < limit:
+                return page[:limit]
+            after = _place(found[-1])
+
+    def _all(self, sql: str, bindings: tuple[Any, ...]) -> list[Found]:
+        return cast("list[Found]", self._conn.execute(sql, bindings).fetchall())
+
+
+@cache
+def _entries_sql(count: int) -> str:
+    marks = ", ".join("?" * count)
+    return f"""
+    select {_E} from runs r join journal j on j.run = r.k
+    where r.id = ? and j.seq in ({marks}) order by j.seq
+    """
+
+
+@cache
+def _waiting_sql(audiences: int) -> str:
+    picked = " union ".join([_WAITING] * audiences)
+    source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
+    return _HOLD.format(source=source) + "order by h.opened, h.n"
+
+
+def _first_run(found: list[Found]) -> RunRow | None:
+    return _run(found[0]) if found else None
+
+
+def _run(row: Found) -> RunRow:
+    run_id, project, agent, thread, status, seq, head, fold, state, due_at, owner = row
+    return RunRow(
+        id=run_id,
+        project=project,
+        agent=agent,
+        thread=thread,
+        status=status,
+        seq=seq,
+        hash=head,
+        fold=fold,
+        state=state,
+        due_at=due_at,
+        owner=owner,
+    )
+
+
+def _entry(run_id: str, row: Found) -> Entry:
+    seq, position, entry_id, at, salt, payload, link = row
+    return Entry(
+        run_id=run_id,
+        seq=seq,
+        position=position,
+        id=entry_id,
+        at=at,
+        salt=b"" if salt is None else salt,
+        payload=payload,
+        hash=link,
+        redacted=salt is None,
+    )
+
+
+def _hold(row: Found) -> HoldFound:
+    run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
+    suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
+    return HoldFound(
+        row=HoldRow(
+            run_id=run_id,
+            n=n,
+            call=call,
+            kind=kind,
+            tool=tool,
+            version=version,
+            digest=unpack_digest(digest),
+            status=status,
+            suspension=suspension,
+            entry=entry,
+            revised=revised,
+            args_entry=args_entry,
+            opened_at=opened_at,
+            deadline=deadline,
+            who=_who(who),
+            decision=decision,
+        ),
+        project=project,
+        agent=agent,
+        opened=_entry(run_id, row[19:26]),
+        revision=None if row[33] is None else _entry(run_id, row[33:40]),
+        args=_entry(run_id, row[26:33]),
+        key=hold_key(opened, n),
+    )
+
+
+def _who(text: str) -> tuple[str, ...]:
+    try:
+        return _WHO.decode(text)
+    except ValueError:
+        raise StoreDamaged(f"{text!r} is not who may decide a hold") from None
+
+
+def _place(hold: HoldFound) -> tuple[int, int]:
+    return hold.opened.position, hold.row.n
+
+
+def _may(who: tuple[str, ...] | None, hold: HoldFound) -> bool:
+    return who is None or not set(who).isdisjoint(hold.row.who)
+
+
+_WHO = msgspec.json.Decoder(tuple[str, ...])

@@ -1,0 +1,156 @@
+"""What people and programs see of runs and holds: plain values, made from committed rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.call import call_id
+from sayso.domain.digest import decode_value
+from sayso.domain.hold import Decision, hold_id, request_id
+from sayso.domain.message import Message
+from sayso.domain.run import Run
+from sayso.domain.transcript import Transcript
+from sayso.domain.value import Principal, Value
+from sayso.errors import NotUnderstood
+from sayso.store.base import HoldFound, RunRow
+from sayso.store.journal import decode
+
+
+class HoldView(Value, frozen=True, kw_only=True):
+    """A hold, as whoever decides needs to see it."""
+
+    id: str
+    run_id: str
+    request_id: str
+    call_id: str
+    kind: str
+    tool: str
+    args: Any
+    """What the call would be executed with, parsed from the very bytes."""
+    title: str
+    why: str
+    risk: str
+    digest: str
+    """What a decision must carry: it names exactly what is shown here."""
+    version: int
+    deadline: datetime | None
+    status: str
+    opened_at: datetime
+    approvers: tuple[str, ...]
+    agent: str
+    project: str
+    args_json: str
+    """The very bytes."""
+    editable: bool = True
+    duplicate_of: str | None = None
+    """The call in doubt that this one would repeat."""
+    doubt: str = ""
+    """For a call in doubt: what is known about it."""
+    decision: Decision | None = None
+    votes: tuple[Decision, ...] = ()
+
+
+class RunView(Value, frozen=True, kw_only=True):
+    """A run, as of its last committed entry."""
+
+    id: str
+    project: str
+    agent: str
+    by: Principal
+    status: str
+    seq: int
+    started_at: datetime
+    holds: tuple[HoldView, ...]
+    """What waits for a person."""
+    messages: tuple[Message, ...]
+    output: Any = None
+    error: str | None = None
+    thread: str | None = None
+    cancelling: bool = False
+    worker: str | None = None
+    """Who works on it right now."""
+    late: tuple[e.LateResult, ...] = ()
+    """Results that came after their attempt had been given up."""
+
+    @property
+    def final(self) -> bool:
+        """Tell whether nothing will happen to it any more."""
+        return self.status not in ("running", "suspended")
+
+
+def moment(ms: int) -> datetime:
+    """Turn store time into a date and time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def hold_view(found: HoldFound) -> HoldView:
+    """Make a view of a hold."""
+    row = found.row
+    opened = decode(found.opened)
+    if not isinstance(opened, e.HoldOpened):
+        raise NotUnderstood(f"{hold_id(row.run_id, row.n)!r} was redacted, or is damaged")
+    revision = None if found.revision is None else decode(found.revision)
+    ruling = revision.ruling if isinstance(revision, e.HoldRevised) else opened.ruling
+    args = _args(found)
+    doubt = opened.ask.why if row.kind == "in_doubt" else ""  # type: ignore[union-attr]
+    return HoldView(
+        id=hold_id(row.run_id, row.n),
+        run_id=row.run_id,
+        request_id=request_id(row.run_id, row.suspension),
+        call_id=call_id(row.run_id, row.call),
+        kind=row.kind,
+        tool=row.tool,
+        args=decode_value(args),
+        args_json=args.decode(),
+        title=ruling.title or row.tool,
+        why=ruling.why,
+        risk=ruling.risk,
+        digest=row.digest,
+        version=row.version,
+        deadline=None if row.deadline is None else moment(row.deadline),
+        status=row.status,
+        opened_at=moment(row.opened_at),
+        approvers=row.who,
+        agent=found.agent,
+        project=found.project,
+        editable=ruling.editable,
+        duplicate_of=call_id(row.run_id, opened.duplicate_of) if opened.duplicate_of else None,
+        doubt=doubt,
+        decision=None if row.decision is None else codec.decode_decision(row.decision),
+    )
+
+
+def _args(found: HoldFound) -> bytes:
+    event = decode(found.args)
+    if isinstance(event, e.HoldRevised):
+        return bytes(event.args)
+    if isinstance(event, e.TurnTaken):
+        for call in event.calls:
+            if call.ref == found.row.call:
+                return bytes(call.args)
+    raise NotUnderstood(f"the arguments of {hold_id(found.row.run_id, found.row.n)!r} are erased")
+
+
+def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldView, ...]) -> RunView:
+    """Make a view of a run."""
+    output = transcript.output
+    return RunView(
+        id=run.id,
+        project=run.project,
+        agent=run.agent,
+        by=run.by,
+        status=row.status,
+        seq=row.seq,
+        started_at=moment(run.started_at),
+        holds=holds,
+        messages=transcript.messages(),
+        output=None if output is None else decode_value(output),
+        error=transcript.error or None,
+        thread=run.thread or None,
+        cancelling=bool(run.ending) and not run.final,
+        worker=row.owner or None,
+        late=tuple(transcript.late),
+    )

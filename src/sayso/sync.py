@@ -1,0 +1,262 @@
+"""Sayso for synchronous code: the same methods, without `await`.
+
+    with sayso.sync.Sayso("pay.db", agents=[teller]) as app:
+        run = app.start("teller", "Pay Jiro 200 dollars", by="mira")
+        view = run.wait()
+        app.decide(view.holds[0], approve(), by="mira")
+
+One event loop in one daemon thread does the work, and every method waits for it there. There is no
+second implementation: a method of this module is the asynchronous one, bridged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from sayso import app as _app
+from sayso.domain.events import Recorded
+from sayso.domain.value import Principal
+from sayso.engine import handle as _handle
+from sayso.engine.feed import Delta
+from sayso.errors import BadSetup, StoreClosed, StoreForked
+
+A = TypeVar("A")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NOT_OPEN = "this Sayso is not open: use it as `with Sayso(...) as app`"
+
+
+class _Thread:
+    """One event loop in one daemon thread, and the way into it from all others."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._open = True
+        self._gate = threading.Lock()
+        self._loop: concurrent.futures.Future[asyncio.AbstractEventLoop] = (
+            concurrent.futures.Future()
+        )
+        self._leave: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="sayso.sync", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
+        """Run a coroutine on the loop and wait for it; whoever is interrupted leaves it cancelled.
+
+        The `last` one closes the way in behind it.
+        """
+        try:
+            future = self._submit(work, last=last)
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise StoreClosed("this Sayso was closed meanwhile") from None
+        except BaseException:
+            # Ctrl-C, if the future is not done. What was handed to the store is carried out.
+            future.cancel()
+            raise
+
+    def stop(self, *, wait: bool = True) -> None:
+        """End the loop; cancel what still waits on it."""
+        if self._pid != os.getpid():
+            return  # The thread stayed with the parent.
+        with self._gate:
+            self._open = False
+        loop = self._loop.result()
+        assert self._leave is not None
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._leave.set)
+        if wait:
+            self._thread.join()
+
+    def _submit(self, work: Coroutine[Any, Any, T], *, last: bool) -> concurrent.futures.Future[T]:
+        if self._pid != os.getpid():
+            raise StoreForked
+        if threading.current_thread() is self._thread:
+            raise BadSetup("this would wait for itself: asynchronous tools use `sayso.Sayso`")
+        with self._gate:
+            if not self._open:
+                raise StoreClosed(_NOT_OPEN)
+            self._open = not last
+            return asyncio.run_coroutine_threadsafe(work, self._loop.result())
+
+    def _main(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        self._leave = asyncio.Event()
+        self._loop.set_result(asyncio.get_running_loop())
+        await self._leave.wait()
+
+
+class _Bridged(Generic[A]):
+    """An object that lives on the loop, seen from outside."""
+
+    _inner: A
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError
+
+
+def _bridge(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Bridged[A], P], T]:
+    @functools.wraps(method)
+    def call(self: _Bridged[A], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self._inner, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+class RunHandle(_Bridged[_handle.RunHandle]):
+    """One run of one agent."""
+
+    def __init__(self, app: Sayso, inner: _handle.RunHandle) -> None:
+        self.id = inner.id
+        self._app = app
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    view = _bridge(_handle.RunHandle.view)
+    status = _bridge(_handle.RunHandle.status)
+    hold = _bridge(_handle.RunHandle.hold)
+    wait = _bridge(_handle.RunHandle.wait)
+    outcome = _bridge(_handle.RunHandle.outcome)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._app._run(work)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def _like(
+    init: Callable[Concatenate[_app.Sayso, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    return functools.wraps(init)
+
+
+def _started(
+    method: Callable[Concatenate[_app.Sayso, P], Coroutine[Any, Any, _handle.RunHandle]],
+) -> Callable[Concatenate[Sayso, P], RunHandle]:
+    @functools.wraps(method)
+    def call(self: Sayso, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
+        return RunHandle(self, self._run(method(self._inner, *args, **kwargs)))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+class Sayso(_Bridged[_app.Sayso]):
+    """`sayso.Sayso` for synchronous code: `with Sayso("pay.db", agents=[...]) as app`.
+
+    It may be used from many threads at once. Ctrl-C ends the wait, not the run: leaving the `with`
+    block then waits for calls under way, and a second Ctrl-C does not.
+    """
+
+    _thread: _Thread | None = None
+
+    @_like(_app.Sayso.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._inner = _app.Sayso(*args, **options)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Open the store; start a worker and a sweeper, unless `work=False`."""
+        if self._thread is not None:
+            raise BadSetup("this Sayso is open already")
+        self._thread = _Thread()
+        try:
+            self._run(self._inner.open())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Wait for calls under way, then let go of everything."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        drained = False
+        try:
+            thread.run(self._inner.close(), last=True)
+            drained = True
+        finally:
+            thread.stop(wait=drained)
+
+    start = _started(_app.Sayso.start)
+    decide = _bridge(_app.Sayso.decide)
+    resume = _bridge(_app.Sayso.resume)
+    undo = _bridge(_app.Sayso.undo)
+    hold = _bridge(_app.Sayso.hold)
+    holds = _bridge(_app.Sayso.holds)
+    gate = _bridge(_app.Sayso.gate)
+    sweep = _bridge(_app.Sayso.sweep)
+
+    def run(self, run_id: str) -> RunHandle:
+        """Give a handle on a run. Whether there is such a run shows when the handle is used."""
+        return RunHandle(self, self._opened.run(run_id))
+
+    def say(
+        self, run: str | RunHandle, text: str, *, by: str | Principal, supersede: bool = False
+    ) -> RunHandle:
+        """Say something to a run; `sayso.Sayso.say` tells what follows."""
+        said = self._inner.say(_id(run), text, by=by, supersede=supersede)
+        return RunHandle(self, self._run(said))
+
+    def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
+        """End a run: open holds are withdrawn at once, calls under way are waited for."""
+        self._run(self._inner.cancel(_id(run), by=by, reason=reason))
+
+    def events(
+        self, run_id: str, *, after: int = 0, deltas: bool = False
+    ) -> Iterator[Recorded | Delta]:
+        """Follow a run: its entries after one, then live, until it is finished.
+
+        With `deltas`, the text of turns under way comes in between.
+        """
+        # Whoever drops the iterator drops the stream, and the loop then ends that by itself.
+        stream = self._opened.events(run_id, after=after, deltas=deltas)
+        while (found := self._run(_next(stream))) is not None:
+            yield found
+
+    @property
+    def _opened(self) -> _app.Sayso:
+        if self._thread is None:
+            raise StoreClosed(_NOT_OPEN)
+        return self._inner
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            work.close()
+            raise StoreClosed(_NOT_OPEN)
+        return self._thread.run(work)
+
+
+def _id(run: str | RunHandle) -> str:
+    return run if isinstance(run, str) else run.id
+
+
+async def _next(stream: AsyncIterator[T]) -> T | None:
+    return await anext(stream, None)

@@ -1,0 +1,20 @@
+"""The store contract: what `sayso.store.base` promises, as tests over any store.
+
+    class TestMyStore(StoreContract):
+        async def open_store(self, clock): ...
+
+Every test is an `async def` that opens a store, uses it on one event loop and closes it.
+"""
+
+from sayso.testing.contract.append import AppendContract
+from sayso.testing.contract.case import StoreCase, hold_row, refused, write
+from sayso.testing.contract.lists import ListContract
+from sayso.testing.contract.race import RaceContract
+from sayso.testing.contract.watching import WatchContract
+from sayso.testing.contract.workers import WorkerContract
+
+__all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
+
+
+class StoreContract(AppendContract, ListContract, RaceContract, WatchContract, WorkerContract):
+    """All that a store must do. Say how to open one, and run it."""

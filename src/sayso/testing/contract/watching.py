@@ -1,0 +1,99 @@
+"""What a watch promises."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sayso.testing.contract.case import StoreCase, write
+
+_SOON_S = 5.0
+"""Longer than anything here takes, so that only a fault gets there."""
+
+
+class WatchContract(StoreCase):
+    """No append is missed between looking and waiting."""
+
+    async def test_a_watch_remembers_an_append_before_the_wait(self) -> None:
+        async with self.opened() as store:
+            watch = store.watch("run_1")
+            await store.append(write())
+            await store.append(write(after=1))
+
+            assert await watch.wait(_SOON_S)
+            watch.close()
+
+    async def test_a_watch_wakes_whoever_waits(self) -> None:
+        async with self.opened() as store:
+            await store.append(write())
+            for watch in (store.watch("run_1"), store.watch()):
+                row = await store.load("run_1")
+                assert row is not None
+                while await watch.wait(0):
+                    pass
+                waiting = asyncio.create_task(watch.wait(_SOON_S))
+                await asyncio.sleep(0)
+
+                await store.append(write(after=row.seq))
+
+                assert await waiting
+                watch.close()
+
+    async def test_a_wait_without_an_append_ends_in_time(self) -> None:
+        async with self.opened() as store:
+            watch = store.watch("run_1")
+
+            for _ in range(10):
+                if not await watch.wait(0.01):
+                    break
+            else:
+                raise AssertionError("the watch rang for nothing, again and again")
+            watch.close()
+
+    async def test_an_append_of_another_process_wakes_a_watch(self) -> None:
+        async with self.opened_twice() as (one, two):
+            await one.append(write())
+            for watch in (two.watch("run_1"), two.watch()):
+                row = await two.load("run_1")
+                assert row is not None
+
+                await one.append(write(after=row.seq))
+                while True:
+                    assert await watch.wait(_SOON_S)
+                    now = await two.load("run_1")
+                    assert now is not None
+                    if now.seq > row.seq:
+                        break
+                watch.close()
+
+    async def test_closing_a_watch_ends_its_wait(self) -> None:
+        async with self.opened() as store:
+            watch = store.watch("run_1")
+            waiting = asyncio.create_task(watch.wait())
+            await asyncio.sleep(0)
+
+            watch.close()
+
+            assert await waiting is False
+            assert await watch.wait() is False
+
+    async def test_closing_the_store_ends_every_wait(self) -> None:
+        async with self.opened() as store:
+            waiting = asyncio.create_task(store.watch().wait())
+            await asyncio.sleep(0)
+
+            await store.close()
+
+            assert await waiting is False
+
+    async def test_a_cancelled_wait_swallows_nothing(self) -> None:
+        async with self.opened() as store:
+            watch = store.watch("run_1")
+            waiting = asyncio.create_task(watch.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+            await store.append(write())
+
+            assert await watch.wait(_SOON_S)
+            watch.close()

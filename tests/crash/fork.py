@@ -1,0 +1,135 @@
+"""Stop a real process at every point and every pair of points, and let fresh ones carry on.
+
+    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings]
+
+One process with everything imported forks a child for each life; the child tells the story and
+kills itself with SIGKILL at its point. The next life finds only what is on disk. Prints one JSON
+line a case: the points of each life, how it died, and what the world looks like at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from sayso.domain import codec
+from sayso.store import chain
+from sayso.store.journal import read_journal, replay
+from sayso.store.sqlite import SqliteStore
+from sayso.testing.fuse import Fuse, kill_me
+from tests.crash.story import RUN, Kind, World, make_agent, tell
+
+LIVES_MAX = 4
+
+
+def live(db: Path, world: World, kind: Kind, at: int, *, siblings: bool) -> int:
+    """Fork one life that dies at a point (0: never); give its wait status."""
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1]
+    code = 70
+    try:
+        asyncio.run(_life(db, world, kind, at, siblings=siblings))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+async def _life(db: Path, world: World, kind: Kind, at: int, *, siblings: bool) -> None:
+    fuse = Fuse(at, blow=lambda: _die(world, fuse))
+    store = await SqliteStore.open(db)
+    await tell(store, world, fuse, kind, siblings=siblings)
+    world.write("points", json.dumps(fuse.names))
+
+
+def _die(world: World, fuse: Fuse) -> None:
+    world.write("points", json.dumps(fuse.names))
+    kill_me()
+
+
+async def inspect(db: Path) -> dict[str, Any]:
+    """Look at what the store says once everything is over."""
+    store = await SqliteStore.open(db)
+    try:
+        row = await store.load(RUN)
+        if row is None:
+            return {"status": "missing"}
+        entries = await read_journal(store, RUN)
+        chain.verify(RUN, entries, seq=row.seq, head=row.hash)
+        types = [codec.event_tag(codec.decode_event(entry.payload)) for entry in entries]
+        return {
+            "status": row.status,
+            "replays": await replay(store, RUN) == codec.decode_run(row.state),
+            "types": types,
+        }
+    finally:
+        await store.close()
+
+
+def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], *, siblings: bool) -> Any:
+    folder = root / f"{kind}-{'-'.join(map(str, crashes))}"
+    folder.mkdir()
+    db = folder / "story.db"
+    shutil.copy(template, db)
+    world = World(folder)
+    deaths: list[str] = []
+    for at in [*crashes, *([0] * (LIVES_MAX - len(crashes)))]:
+        status = live(db, world, kind, at, siblings=siblings)
+        if os.WIFSIGNALED(status):
+            deaths.append(signal.Signals(os.WTERMSIG(status)).name)
+            continue
+        deaths.append(f"exit {os.WEXITSTATUS(status)}")
+        break
+    found = asyncio.run(inspect(db))
+    found |= {
+        "kind": kind,
+        "crashes": crashes,
+        "deaths": deaths,
+        "points": [json.loads(line) for line in world.read("points")],
+        "payments": world.payments(),
+        "doubts": world.read("doubts"),
+        "again": world.read("again"),
+        "looks": world.read("looks"),
+        "acknowledged": world.read("acknowledged"),
+    }
+    shutil.rmtree(folder)
+    return found
+
+
+def main() -> None:
+    kind: Any = sys.argv[1]
+    root = Path(sys.argv[2])
+    pairs, siblings = "--pairs" in sys.argv, "--siblings" in sys.argv
+    template = root / "template.db"
+
+    async def make() -> None:
+        await (await SqliteStore.open(template)).close()
+
+    asyncio.run(make())
+    # Everything a life needs is imported, and every schema made, before the first fork.
+    warm_up = Fuse()
+    for tool in make_agent(kind, World(root), warm_up).tools.values():
+        tool.spec()
+
+    def case(*crashes: int) -> Any:
+        found = run_case(root, template, kind, list(crashes), siblings=siblings)
+        print(json.dumps(found), flush=True)
+        return found
+
+    whole = case()
+    total = len(whole["points"][0])
+    for first in range(1, total + 1):
+        single = case(first)
+        if pairs:
+            for second in range(1, len(single["points"][-1]) + 1):
+                case(first, second)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Runs to test with, brought about the way the ledger does it."""
+
+import msgspec
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.call import Call, CallState, Declined, Outcome, Returned
+from sayso.domain.hold import Approved, Verdict
+from sayso.domain.lifecycle import apply_all, epilogue
+from sayso.domain.policy import Require
+from sayso.domain.run import CallRow, Run
+from sayso.domain.value import Principal
+
+MIRA = Principal(id="mira")
+"""Who started the run, and so decides unless somebody else is named."""
+ANN = Principal(id="ann")
+AGENT = Principal(kind="agent", id="mira")
+NOW = 1_000_000
+WORKER = "w1"
+DONE = Returned(value=msgspec.Raw(b'"done"'))
+NO = Declined(reason="no")
+APPROVE = Approved()
+ASK = Require()
+
+
+def started(run: str = "run_1") -> Run:
+    """A run whose model has not answered yet."""
+    return commit(None, begun(run))
+
+
+def begun(run: str = "run_1") -> e.RunStarted:
+    """The first entry of a run."""
+    return e.RunStarted(run=run, project="p", agent="teller", by=MIRA, input="Pay Jiro.", at=NOW)
+
+
+def commit(run: Run | None, *events: e.Event) -> Run:
+    """Append as the ledger does: the events, then what follows from them by itself."""
+    after = apply_all(run, events)
+    return apply_all(after, epilogue(after))
+
+
+def calls(turn: int, *digests: str) -> tuple[Call, ...]:
+    """The calls of a turn."""
+    return tuple(
+        Call(ref=f"{turn}.{index}", tool="pay", digest=digest)
+        for index, digest in enumerate(digests)
+    )
+
+
+def answer(run: Run, *digests: str) -> e.TurnTaken:
+    """The model's next answer, asking for these calls, having seen everything."""
+    turn = run.turns + 1
+    return e.TurnTaken(turn=turn, seen=run.seq, calls=calls(turn, *digests))
+
+
+def asked(*digests: str) -> Run:
+    """A run whose model asked for calls that nobody need approve."""
+    run = started()
+    return commit(run, answer(run, *digests))
+
+
+def held(*digests: str, ruling: Require = ASK, ready: tuple[str, ...] = ()) -> Run:
+    """A run with one hold for each digest, and calls that need nobody beside them."""
+    run = started()
+    turn = answer(run, *digests, *ready)
+    after = apply_all(run, [turn])
+    requests = [
+        verbs.HoldRequest(ref=f"{turn.turn}.{index}", ruling=ruling)
+        for index in range(len(digests))
+    ]
+    return commit(run, turn, *verbs.open_holds(after, requests, now=NOW))
+
+
+def decided(run: Run, n: int, verdict: Verdict, *, undo_ms: int = 0, now: int = NOW) -> Run:
+    """The run after its owner decided."""
+    return commit(run, *verbs.settle(run, n, verdict, by=MIRA, now=now, undo_ms=undo_ms))
+
+
+def executing(*digests: str) -> Run:
+    """A run with calls that need nobody and have been started."""
+    return begin(asked(*digests))
+
+
+def begin(run: Run, worker: str = WORKER) -> Run:
+    """The run after everything that could start has been started."""
+    starts = [start(row, worker) for row in run.calls(CallState.READY, CallState.APPROVED)]
+    return commit(run, *verbs.start_calls(run, starts))
+
+
+def start(row: CallRow, worker: str = WORKER) -> verbs.Start:
+    """A wish to start this call as it is."""
+    return verbs.Start(ref=row.ref, digest=row.digest, worker=worker, tick=7, timeout_ms=30_000)
+
+
+def finish(run: Run, ref: str = "1.0", outcome: Outcome = DONE) -> Run:
+    """The run after the attempt of this call that is under way gave this outcome."""
+    row = call(run, ref)
+    return commit(run, *verbs.finish_call(run, ref, attempt=row.attempt, outcome=outcome))
+
+
+def doubted(run: Run, ref: str = "1.0", ruling: Require = ASK) -> Run:
+    """The run after somebody found that nobody knows what became of this call."""
+    row = call(run, ref)
+    events = verbs.doubt_call(
+        run, ref, attempt=row.attempt, why="its worker died", ruling=ruling, now=NOW
+    )
+    return commit(run, *events)
+
+
+def cancelled(run: Run) -> Run:
+    """The run after its owner cancelled it."""
+    return commit(run, *verbs.cancel(run, by=MIRA, now=NOW, reason="enough"))
+
+
+def call(run: Run, ref: str = "1.0") -> CallRow:
+    """A call that is there."""
+    row = run.call(ref)
+    assert row is not None
+    return row
+
+
+def late(run: Run, by_ms: int = 1) -> int:
+    """A time at which everything due in the run is over."""
+    assert run.due_at is not None
+    return run.due_at + by_ms

@@ -1,0 +1,218 @@
+"""One event for every tag and every kind of value inside one, each field set to something.
+
+Run this file to write the golden files that are missing. It never writes over one: a golden file
+is somebody's journal, and code that can no longer read it is wrong, not the file.
+"""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from sayso.domain import events as e
+from sayso.domain.call import Call, Declined, Failed, Returned, Unknown
+from sayso.domain.codec import encode_event, event_tag
+from sayso.domain.hold import (
+    Answered,
+    Approval,
+    Approved,
+    Decision,
+    Errored,
+    Expired,
+    InDoubt,
+    Rejected,
+    Verdict,
+    Withdrawn,
+)
+from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
+from sayso.domain.policy import Require
+from sayso.domain.value import Principal
+
+GOLDEN = Path(__file__).parent / "golden"
+SUMS = GOLDEN / "SHA256SUMS"
+
+WHO = Principal(kind="service", id="desk")
+RULING = Require(
+    approvers=("owner", "user:ann"),
+    quorum=2,
+    within_ms=14_400_000,
+    on_silence="cancel",
+    remind_every_ms=3_600_000,
+    escalate_after_ms=7_200_000,
+    escalate_to=("user:bob",),
+    not_requester=True,
+    risk="critical",
+    title="Pay Jiro",
+    why="More than 1000.",
+    editable=False,
+    schema='{"type":"object"}',
+    undo_ms=5000,
+    on_reject="cancel",
+    rule="payments",
+)
+CALL = Call(
+    ref="2.0",
+    tool="process_payment",
+    args=msgspec.Raw(b'{"amount":12400.0,"n":9007199254740993,"to":"Jir\xc3\xb4"}'),
+    digest="d" * 64,
+    tool_version="3",
+    given="toolu_01",
+    text='{"amount":',
+)
+RETURNED = Returned(value=msgspec.Raw(b'{"paid":true}'))
+FAILED = Failed(message="no such account", error="LookupError")
+DECLINED = Declined(reason="too much", by="ann")
+UNKNOWN = Unknown(reason="the bank does not answer")
+
+
+def decision(verdict: Verdict) -> Decision:
+    """A decision with everything an auditor asks about."""
+    return Decision(
+        verdict=verdict,
+        by=WHO,
+        at=1_700_000_000_000,
+        effective_at=1_700_000_005_000,
+        digest="d" * 64,
+        channel="inbox",
+        assurance="passkey",
+        key="k1",
+        note="Called him.",
+    )
+
+
+def settled(verdict: Verdict) -> e.HoldSettled:
+    """An entry that settles a hold."""
+    return e.HoldSettled(hold=3, version=2, decision=decision(verdict))
+
+
+SPECIMENS: tuple[e.AnyEvent, ...] = (
+    e.RunStarted(
+        run="run_1",
+        project="acme",
+        agent="teller",
+        by=WHO,
+        input="Pay Jiro 200 dollars \U0001f4b8",
+        at=1_700_000_000_000,
+        agent_version="7",
+        policy_version="2",
+        thread="thread_1",
+        previous="run_0",
+        root="run_r",
+        parent="run_p",
+        parent_call="run_p.1.0",
+        history=(
+            UserMessage(text="Hello", by="mira"),
+            AssistantMessage(text="Hi", calls=(CALL,), raw=msgspec.Raw(b'{"id":1}'), model="m"),
+            ToolMessage(call_id="run_0.1.0", tool="pay", outcome=RETURNED, given="g", note="n"),
+            ToolMessage(call_id="run_0.1.1", tool="pay", outcome=FAILED, given="g", note="n"),
+            ToolMessage(call_id="run_0.1.2", tool="pay", outcome=DECLINED, given="g", note="n"),
+            ToolMessage(call_id="run_0.1.3", tool="pay", outcome=UNKNOWN, given="g", note="n"),
+        ),
+        metadata=msgspec.Raw(b'{"ticket":17}'),
+        key="start-1",
+        trace="00-trace",
+    ),
+    e.MessageReceived(by=WHO, text="Stop.", strand="side", key="say-1"),
+    e.TurnTaken(
+        turn=2,
+        seen=9,
+        strand="side",
+        text="I will pay.",
+        calls=(CALL,),
+        raw=msgspec.Raw(b'{"role":"assistant"}'),
+        model="openai:gpt-5",
+        usage={"input": 120, "output": 40},
+    ),
+    e.HoldOpened(
+        hold=3,
+        call="2.0",
+        digest="d" * 64,
+        ask=InDoubt(attempt=1, worker="w1", why="its worker died", probe="no answer"),
+        ruling=RULING,
+        approvers=("user:mira", "user:ann"),
+        suspension=2,
+        at=1_700_000_000_000,
+        version=2,
+        deadline=1_700_014_400_000,
+        policy_version="2",
+        tool_version="4",
+        duplicate_of="1.0",
+        trace="00-trace",
+    ),
+    e.HoldRevised(
+        hold=3,
+        version=3,
+        args=msgspec.Raw(b'{"amount":20}'),
+        digest="e" * 64,
+        by=WHO,
+        ruling=RULING,
+        approvers=("user:ann",),
+        at=1_700_000_001_000,
+        deadline=1_700_014_400_000,
+    ),
+    settled(Approved(args=msgspec.Raw(b'{"amount":20}'))),
+    e.DecisionEffective(hold=3),
+    e.DecisionUndone(hold=3, by=WHO, at=1_700_000_002_000),
+    e.CallStarted(
+        call="2.0",
+        attempt=2,
+        worker="w1",
+        digest="d" * 64,
+        tick=123_456,
+        timeout_ms=30_000,
+        tool_version="3",
+        grant="grant_1",
+    ),
+    e.CallFinished(call="2.0", outcome=RETURNED, attempt=2, why="a probe found it"),
+    e.AttemptVoided(call="2.0", attempt=2, why="it was not sent"),
+    e.CallDoubted(call="2.0", attempt=2, why="its worker died"),
+    e.LateResult(call="2.0", attempt=1, outcome=FAILED),
+    e.CancelRequested(by=WHO, at=1_700_000_003_000, reason="enough", error="no turns left"),
+    e.RunTakenOver(worker="w2", before="w1", proof="lease"),
+    e.RunSuspended(),
+    e.RunResumed(),
+    e.RunCompleted(output=msgspec.Raw(b'"Paid."')),
+    e.RunFailed(error="no turns left"),
+    e.RunCancelled(reason="enough"),
+    e.EntryRedacted(entry=4, by=WHO, at=1_700_000_004_000, reason="asked to"),
+)
+"""The main specimen of every tag."""
+
+VARIANTS: dict[str, e.AnyEvent] = {
+    "hold.opened.1-approval": e.HoldOpened(
+        hold=1,
+        call="1.0",
+        digest="d" * 64,
+        ask=Approval(),
+        ruling=Require(),
+        approvers=("user:mira",),
+        suspension=1,
+        at=1_700_000_000_000,
+    ),
+    "hold.settled.1-rejected": settled(Rejected(reason="too much")),
+    "hold.settled.1-answered": settled(Answered(value=msgspec.Raw(b'{"paid":true}'))),
+    "hold.settled.1-errored": settled(Errored(message="nobody knows")),
+    "hold.settled.1-expired": settled(Expired(silence="cancel")),
+    "hold.settled.1-withdrawn": settled(Withdrawn(reason="superseded")),
+    "call.finished.1-failed": e.CallFinished(call="2.0", outcome=FAILED, attempt=2, why="a probe"),
+    "call.finished.1-declined": e.CallFinished(call="2.0", outcome=DECLINED),
+    "call.finished.1-unknown": e.CallFinished(call="2.0", outcome=UNKNOWN, attempt=2, why="ann"),
+}
+"""The other kinds of value that an event of the same tag may carry."""
+
+GOLDENS: dict[str, e.AnyEvent] = {event_tag(event): event for event in SPECIMENS} | VARIANTS
+
+
+def write_missing() -> list[str]:
+    """Write the golden files that are not there, and note their sums."""
+    missing = [name for name in GOLDENS if not (GOLDEN / f"{name}.json").exists()]
+    with SUMS.open("a", encoding="utf-8") as sums:
+        for name in missing:
+            data = encode_event(GOLDENS[name])
+            (GOLDEN / f"{name}.json").write_bytes(data)
+            sums.write(f"{hashlib.sha256(data).hexdigest()}  {name}.json\n")
+    return missing
+
+
+if __name__ == "__main__":
+    print(*write_missing(), sep="\n")

@@ -1,0 +1,334 @@
+"""The tables, cell by cell, and every guard of `apply` beside them.
+
+A legal cell needs a witness: a step that some story really takes. The stories are told by the
+verbs; whatever they append is collected, so a cell that nothing can reach is found too.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.call import CallState
+from sayso.domain.hold import (
+    Approval,
+    InDoubt,
+    Rejected,
+)
+from sayso.domain.lifecycle import (
+    CALL_MOVES,
+    FINAL,
+    LEGAL,
+    OPEN,
+    TRANSITIONS,
+    apply,
+    epilogue,
+    has_work,
+    orphans,
+    startable,
+    status_of,
+    strand_due,
+)
+from sayso.domain.run import Run, Status
+from sayso.domain.value import CLOCK
+from sayso.errors import IllegalEvent
+
+from .build import (
+    APPROVE,
+    DONE,
+    MIRA,
+    NOW,
+    WORKER,
+    answer,
+    asked,
+    begin,
+    begun,
+    call,
+    cancelled,
+    commit,
+    executing,
+    finish,
+    held,
+    late,
+    start,
+    started,
+)
+from .forge import (
+    PAID,
+    TIMED,
+    attempt,
+    completed,
+    illegal,
+    in_state,
+    opened,
+    revised,
+    settled,
+)
+
+TYPES: tuple[type[e.Event], ...] = get_args(e.AnyEvent)
+
+
+def failed() -> Run:
+    run = started()
+    return commit(run, *verbs.cancel(run, by=CLOCK, now=NOW, error="no turns left"))
+
+
+class Stories:
+    """Collects every step that the verbs and the epilogue really take."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Run | None, e.Event]] = []
+
+    def go(self, run: Run | None, *events: e.Event) -> Run:
+        after = self._walk(run, events)
+        return self._walk(after, epilogue(after))
+
+    def _walk(self, run: Run | None, events: Iterable[e.Event]) -> Run:
+        for event in events:
+            self.steps.append((run, event))
+            run = apply(run, event)
+        assert run is not None
+        return run
+
+
+def tell_stories() -> Stories:
+    s = Stories()
+    redacted = e.EntryRedacted(entry=1, by=MIRA, at=NOW)
+    late_result = e.LateResult(call="1.0", attempt=1, outcome=DONE)
+    timed = held("d", "e", ruling=TIMED)
+    busy = begin(held("d", "e", ruling=TIMED, ready=("r",)))
+    takeover = e.RunTakenOver(worker="w2", before="w1", proof="dead")
+
+    s.go(None, begun())
+    for final in (completed(), failed(), cancelled(started())):
+        s.go(final, redacted)
+        s.go(final, late_result)
+    for run in (timed, busy):
+        edit: dict[str, Any] = {"args": b"{}", "digest": "d2", "ruling": TIMED, "by": MIRA}
+        s.go(run, *verbs.revise(run, 1, now=NOW, **edit))
+        s.go(run, *verbs.say(run, "Stop.", by=MIRA, now=NOW, supersede=True))
+        s.go(run, *verbs.settle(run, 1, Rejected(), by=MIRA, now=NOW))
+        s.go(run, *verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW))
+        s.go(run, *verbs.cancel(run, by=MIRA, now=NOW))
+        s.go(run, *verbs.sweep(run, now=late(run)))
+        s.go(run, late_result)
+        waiting = s.go(run, *verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
+        s.go(waiting, *verbs.undo(waiting, 1, by=MIRA, now=NOW))
+        s.go(waiting, *verbs.sweep(waiting, now=NOW + 5000))
+    s.go(busy, takeover)
+    ready = s.go(started(), answer(started(), "a"))
+    first = s.go(ready, *verbs.start_calls(ready, [start(call(ready))]))
+    s.go(first, *verbs.void_attempt(first, "1.0", attempt=1, why="not sent"))
+    both = begin(s.go(started(), answer(started(), "a", "b")))
+    for ref in ("1.0", "1.1"):
+        events = verbs.doubt_call(both, ref, attempt=1, why="?", ruling=TIMED, now=NOW)
+        both = s.go(both, *events)
+    s.go(both, *verbs.say(both, "Well?", by=MIRA, now=NOW, supersede=True))
+    for ending in ("", "broken"):
+        ended = s.go(both, *verbs.cancel(both, by=MIRA, now=NOW, error=ending))
+        s.go(ended, *verbs.sweep(ended, now=late(ended)))
+    for error in ("", "broken"):
+        s.go(started(), *verbs.cancel(started(), by=MIRA, now=NOW, error=error))
+    s.go(started(), answer(started()), PAID)
+    return s
+
+
+STORIES = tell_stories()
+WITNESSED = {(type(event), status_of(run)) for run, event in STORIES.steps if run is not None}
+CELLS = list(product(TYPES, Status))
+
+
+def test_the_table_knows_every_event_and_every_status():
+    assert set(LEGAL) == set(TYPES)
+    assert set(TRANSITIONS) == set(Status)
+    assert {Status.COMPLETED, Status.FAILED, Status.CANCELLED} == FINAL
+    assert {Status.RUNNING, Status.SUSPENDED} == OPEN
+
+
+@pytest.mark.parametrize(
+    "kind, status", [(kind, status) for kind, status in CELLS if status in LEGAL[kind]]
+)
+def test_a_legal_event_really_happens_in_that_status(kind: type[e.Event], status: Status):
+    assert (kind, status) in WITNESSED
+
+
+IN_STATUS: dict[Status, Run] = {
+    Status.RUNNING: asked("d"),
+    Status.SUSPENDED: held("d"),
+    Status.COMPLETED: completed(),
+    Status.FAILED: failed(),
+    Status.CANCELLED: cancelled(started()),
+}
+
+
+def an(kind: type[e.Event]) -> e.Event:
+    return next(event for _, event in STORIES.steps if type(event) is kind)
+
+
+@pytest.mark.parametrize(
+    "kind, status", [(kind, status) for kind, status in CELLS if status not in LEGAL[kind]]
+)
+def test_an_event_is_refused_in_every_other_status(kind: type[e.Event], status: Status):
+    run = IN_STATUS[status]
+    assert status_of(run) is status
+
+    illegal(run, an(kind), match="starts once" if kind is e.RunStarted else "not legal while")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind is not e.RunStarted])
+def test_nothing_but_its_start_begins_a_run(kind: type[e.Event]):
+    illegal(None, an(kind), match="cannot be the first entry")
+
+
+def test_a_run_has_an_entry():
+    illegal(None, match="no run")
+
+
+def test_a_run_goes_by_an_id_from_which_its_holds_can_be_named():
+    illegal(None, begun("1"), match="does not begin with")
+
+
+def test_statuses_are_announced_only_as_the_table_allows():
+    told = {
+        (run.told, apply(run, event).told)
+        for run, event in STORIES.steps
+        if run is not None and apply(run, event).told is not run.told
+    }
+
+    allowed = {(before, after) for before, exits in TRANSITIONS.items() for after in exits}
+    assert told == allowed
+
+
+def test_a_status_is_announced_once():
+    illegal(held("d"), e.RunSuspended(), match="already")
+    illegal(asked("d"), e.RunResumed(), match="already")
+
+
+def event_of(kind: type[e.Event], run: Run) -> e.Event:
+    """An event that is right in all but, perhaps, the state of the call."""
+    row = call(run)
+    in_doubt = row.state is CallState.DOUBTED
+    started_before = row.state in (CallState.STARTED, CallState.DOUBTED)
+    by_kind: dict[type[e.Event], Callable[[], e.Event]] = {
+        e.HoldOpened: lambda: opened(
+            run, ask=InDoubt(attempt=1, worker="w", why="?") if in_doubt else Approval()
+        ),
+        e.HoldRevised: lambda: revised(run),
+        e.HoldSettled: lambda: settled(run, APPROVE),
+        e.CallStarted: lambda: attempt(row),
+        e.AttemptVoided: lambda: e.AttemptVoided(call="1.0", attempt=row.attempt, why="?"),
+        e.CallDoubted: lambda: e.CallDoubted(call="1.0", attempt=row.attempt, why="?"),
+        e.CallFinished: lambda: e.CallFinished(
+            call="1.0", attempt=row.attempt if started_before else 0, outcome=DONE
+        ),
+    }
+    return by_kind[kind]()
+
+
+MOVES = list(product(CALL_MOVES, CallState))
+ON_HOLD = (e.HoldRevised, e.HoldSettled)
+
+
+@pytest.mark.parametrize("kind, state", MOVES)
+def test_a_call_moves_as_the_table_says_and_not_otherwise(kind: type[e.Event], state: CallState):
+    run = in_state(state, hold=kind in ON_HOLD)
+    event = event_of(kind, run)
+
+    if state in CALL_MOVES[kind]:
+        assert call(apply(run, event)).state is CALL_MOVES[kind][state]
+    else:
+        illegal(run, event, match="is not legal for the call")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CALL_MOVES if kind not in ON_HOLD])
+def test_a_call_of_a_turn_that_is_over_does_not_move(kind: type[e.Event]):
+    event = replace(event_of(kind, in_state(CallState.READY, hold=False)), call="9.9")
+
+    illegal(asked("d"), event, match="of a turn that is over")
+
+
+def test_every_state_of_a_call_but_the_last_has_a_way_out():
+    left = {
+        state for moves in CALL_MOVES.values() for state, to in moves.items() if state is not to
+    }
+
+    assert left == set(CallState) - {CallState.DONE}
+
+
+def test_nothing_follows_while_the_status_stays():
+    for run in IN_STATUS.values():
+        assert epilogue(run) == []
+
+
+def test_a_change_of_status_is_announced():
+    approved = apply(held("d"), settled(held("d"), APPROVE))
+    only_held = apply(asked("d"), opened(asked("d")))
+
+    assert epilogue(approved) == [e.RunResumed()]
+    assert epilogue(only_held) == [e.RunSuspended()]
+
+
+def test_a_run_that_is_to_end_ends_when_nothing_is_left():
+    ending = e.CancelRequested(by=MIRA, at=NOW, reason="enough")
+
+    assert epilogue(apply(started(), ending)) == [e.RunCancelled(reason="enough")]
+    assert epilogue(apply(started(), replace(ending, error="x"))) == [e.RunFailed(error="x")]
+    assert epilogue(apply(executing("d"), ending)) == []
+
+
+def stuck(run: Run) -> None:
+    with pytest.raises(IllegalEvent, match="never go on"):
+        epilogue(run)
+
+
+def test_no_run_is_left_running_with_nothing_to_do():
+    stuck(apply(started(), answer(started())))
+
+
+def test_no_call_is_left_waiting_for_nobody():
+    rejected = apply(held("d", "e"), settled(held("d", "e"), Rejected()))
+    busy = begin(asked("d", "e"))
+
+    stuck(rejected)
+    stuck(apply(busy, e.CallDoubted(call="1.0", attempt=1, why="?")))
+
+
+def test_no_call_is_left_to_start_in_a_run_that_is_to_end():
+    stuck(apply(asked("d"), e.CancelRequested(by=MIRA, at=NOW)))
+
+
+def test_siblings_that_need_nobody_run_while_others_wait():
+    run = held("d", ready=("r",))
+
+    assert status_of(run) is Status.RUNNING
+    assert [row.ref for row in startable(run)] == ["1.1"]
+    run = finish(begin(run), "1.1")
+    assert status_of(run) is Status.SUSPENDED
+    assert not has_work(run)
+
+
+def test_nothing_could_start_in_a_run_that_ends_or_has_ended():
+    run = apply(asked("d"), e.CancelRequested(by=MIRA, at=NOW))
+
+    assert startable(run) == []
+    assert startable(completed()) == []
+    assert not any(strand_due(completed(), strand) for strand in completed().strands)
+
+
+def test_what_another_worker_started_is_an_orphan():
+    run = executing("d", "e")
+
+    assert [row.ref for row in orphans(run, "w2")] == ["1.0", "1.1"]
+    assert orphans(run, WORKER) == []
+    assert orphans(finish(finish(run, "1.0"), "1.1"), "w2") == []
+
+
+def test_a_late_result_changes_nothing_but_the_count_of_entries():
+    event = e.LateResult(call="1.0", attempt=1, outcome=DONE)
+
+    for run in IN_STATUS.values():
+        assert apply(run, event) == replace(run, seq=run.seq + 1)

@@ -1,0 +1,634 @@
+"""Anything that anybody might do to a run, in any order, against a plain model of it.
+
+The model is a few dicts, written from the words of DESIGN.md and not from the code. After every
+step it must agree with the run about every call, every hold and the status; beside it, an auditor
+who knows nothing but the journal watches the promises: no start without a yes to the same bytes,
+one outcome a call, the first decision stands.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sayso.domain import events as e
+from sayso.domain import verbs
+from sayso.domain.call import Call, Declined, Failed, Unknown
+from sayso.domain.codec import decode_event, decode_run, encode_event, encode_run
+from sayso.domain.guard import Before, conditions_of
+from sayso.domain.hold import (
+    Approved,
+    Rejected,
+    Verdict,
+    Withdrawn,
+    answer,
+    fail,
+    may_decide,
+    resolve_approvers,
+)
+from sayso.domain.lifecycle import apply_all, epilogue, has_work, says_yes, status_of
+from sayso.domain.policy import Require
+from sayso.domain.run import Run
+from sayso.domain.value import Principal
+from sayso.errors import (
+    AlreadyDecided,
+    CannotUndo,
+    HoldExpired,
+    NotAllowed,
+    NotWhatWasShown,
+    Refused,
+    RunFinished,
+    RunWaiting,
+    UnknownHold,
+    WrongVerdict,
+)
+
+from .build import AGENT, ANN, DONE, MIRA, NOW, begun
+
+UNDO_MS = 5
+WITHIN_MS = 20
+REACHED: Counter[str] = Counter()
+"""What the steps came across, so that a machine that never gets anywhere is found out."""
+
+WANTED = {
+    *("approved", "rejected", "answered", "errored", "expired", "withdrawn", "undone", "effective"),
+    *("edited", "edited for somebody else", "held again", "silence approved", "not allowed"),
+    *("already decided", "too late", "wrong verdict", "not what was shown", "run waiting"),
+    *("started", "second attempt", "voided", "doubted", "late result", "unknown outcome"),
+    *("superseded", "news while thinking", "completed", "cancelled", "failed"),
+    *("rejection ended the run", "silence ended the run", "ended while executing"),
+    *("ended with a doubt open", "yes too late for an ending run", "siblings ran while one waited"),
+}
+
+rulings = st.builds(
+    Require,
+    approvers=st.sampled_from([(), (), ("anyone",), ("user:ann",), ("owner", "user:ann")]),
+    within_ms=st.sampled_from([None, WITHIN_MS]),
+    on_silence=st.sampled_from(["reject", "approve", "fail", "cancel"]),
+    on_reject=st.sampled_from(["tell", "tell", "cancel"]),
+    editable=st.sampled_from([True, True, False]),
+)
+people = st.sampled_from([MIRA, MIRA, ANN, AGENT])
+kinds = st.sampled_from(["held", "held", "ready", "declined"])
+verdicts = st.sampled_from(
+    [
+        Approved(),
+        Approved(),
+        Rejected(reason="no"),
+        answer("it was done"),
+        fail("who knows"),
+        Withdrawn(),
+    ]
+)
+FITTING = {
+    "approval": {"approved", "rejected"},
+    "doubt": {"approved", "rejected", "answered", "errored"},
+}
+
+
+def word(verdict: Verdict) -> str:
+    return type(verdict).__name__.lower()
+
+
+class Model:
+    """The run, as somebody would keep it on paper."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, Any]] = {}
+        """Of the open turn only."""
+        self.holds: dict[int, dict[str, Any]] = {}
+        self.turn = 0
+        self.opened = 0
+        self.news = True
+        self.ending = ""
+        self.final = ""
+
+    def executing(self) -> bool:
+        return any(call["state"] == "started" for call in self.calls.values())
+
+    def could_start(self) -> bool:
+        return any(call["state"] in ("ready", "approved") for call in self.calls.values())
+
+    def due(self) -> bool:
+        over = all(call["state"] == "done" for call in self.calls.values())
+        return not self.ending and not self.final and over and (bool(self.calls) or self.news)
+
+    def status(self) -> str:
+        if self.final:
+            return self.final
+        if self.executing() or self.could_start() or self.due():
+            return "running"
+        assert self.holds, "neither something to do nor somebody to wait for"
+        return "suspended"
+
+    def hold(self, ref: str, kind: str, ruling: Require, now: int) -> None:
+        self.opened += 1
+        call = self.calls[ref]
+        call["state"] = "held" if kind == "approval" else "doubted"
+        self.holds[self.opened] = {
+            "call": ref,
+            "kind": kind,
+            "digest": call["digest"],
+            "version": call["version"],
+            "who": resolve_approvers(ruling, MIRA),
+            "deadline": None if ruling.within_ms is None else now + ruling.within_ms,
+            "silence": ruling.on_silence,
+            "on_reject": ruling.on_reject,
+            "editable": ruling.editable and kind == "approval",
+            "decided": None,
+            "effective_at": 0,
+            "by": None,
+        }
+        if kind == "doubt" and ruling.on_silence == "approve":
+            self.holds[self.opened]["silence"] = "reject"
+
+    def settle(self, n: int, verdict: str) -> None:
+        """A decision counts."""
+        hold = self.holds.pop(n)
+        call = self.calls[hold["call"]]
+        silent = verdict == "expired"
+        if verdict == "approved" or (silent and hold["silence"] == "approve"):
+            REACHED["silence approved"] += silent
+            REACHED["yes too late for an ending run"] += bool(self.ending)
+            call["state"] = "done" if self.ending else "approved"
+            return
+        call["state"] = "done"
+        ends = {"fail": "failed", "cancel": "cancelled"}.get(hold["silence"], "")
+        if silent and ends:
+            REACHED["silence ended the run"] += 1
+            self.end(ends)
+        if verdict == "rejected" and hold["kind"] == "approval" and hold["on_reject"] == "cancel":
+            REACHED["rejection ended the run"] += 1
+            self.end("cancelled")
+
+    def withdraw(self) -> None:
+        for n, hold in list(self.holds.items()):
+            if hold["kind"] == "approval":
+                REACHED["withdrawn"] += 1
+                self.settle(n, "withdrawn")
+
+    def end(self, how: str) -> None:
+        if self.ending:
+            return
+        self.ending = how
+        self.withdraw()
+        for call in self.calls.values():
+            if call["state"] in ("ready", "approved"):
+                call["state"] = "done"
+        REACHED["ended while executing"] += self.executing()
+        REACHED["ended with a doubt open"] += bool(self.holds)
+
+    def after(self) -> None:
+        """What follows by itself."""
+        if self.ending and not self.holds and not self.executing():
+            self.final = self.ending
+
+
+class Auditor:
+    """Reads entries one after another and knows nothing else."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, dict[str, Any]] = {}
+        self.holds: dict[int, str] = {}
+        self.pending: dict[int, Verdict] = {}
+        self.over: set[int] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.starts: Counter[str] = Counter()
+        self.may_start: Counter[str] = Counter()
+        self.open: tuple[str, ...] = ()
+
+    def read(self, event: e.Event) -> None:
+        match event:
+            case e.TurnTaken(calls=calls):
+                assert all(self.outcomes[ref] == 1 for ref in self.open)
+                self.open = tuple(call.ref for call in calls)
+                self.may_start.update(self.open)
+            case e.HoldOpened(hold=n, call=ref, digest=digest):
+                self.holds[n] = ref
+                self.asked[ref] = {"digest": digest, "yes": False, "doubt": self.starts[ref]}
+            case e.HoldRevised(hold=n, digest=digest):
+                assert n not in self.over
+                assert n not in self.pending
+                self.asked[self.holds[n]] |= {"digest": digest, "yes": False}
+            case e.HoldSettled(hold=n, decision=decision):
+                assert n not in self.over, "the first decision stands"
+                withdrawn = isinstance(decision.verdict, Withdrawn)
+                assert n not in self.pending or withdrawn, "the first decision stands"
+                assert decision.digest == self.asked[self.holds[n]]["digest"]
+                self.pending[n] = decision.verdict
+                if decision.effective_at <= decision.at:
+                    self._counts(n)
+            case e.DecisionUndone(hold=n):
+                del self.pending[n]
+            case e.DecisionEffective(hold=n):
+                self._counts(n)
+            case e.CallStarted(call=ref, digest=digest):
+                self.starts[ref] += 1
+                assert self.starts[ref] <= self.may_start[ref], "started once too often"
+                if ref in self.asked:
+                    assert self.asked[ref]["yes"], "started without a yes"
+                    assert self.asked[ref]["digest"] == digest, "started on other bytes"
+            case e.AttemptVoided(call=ref):
+                self.may_start[ref] += 1
+            case e.CallFinished(call=ref):
+                self.outcomes[ref] += 1
+                assert self.outcomes[ref] == 1, "one outcome a call"
+            case e.RunCompleted() | e.RunFailed() | e.RunCancelled():
+                assert all(self.outcomes[ref] == 1 for ref in self.open)
+            case _:
+                pass
+
+    def _counts(self, n: int) -> None:
+        verdict = self.pending.pop(n)
+        self.over.add(n)
+        asked = self.asked[self.holds[n]]
+        asked["yes"] = says_yes(verdict)
+        if says_yes(verdict) and asked["doubt"]:
+            assert isinstance(verdict, Approved), "only a person lets a call start again"
+            self.may_start[self.holds[n]] += 1
+
+
+class Machine(RuleBasedStateMachine):
+    """Everybody at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run: Run | None = None
+        self.journal: list[e.Event] = []
+        self.model = Model()
+        self.auditor = Auditor()
+        self.now = NOW
+
+    @property
+    def state(self) -> Run:
+        assert self.run is not None
+        return self.run
+
+    def commit(self, events: list[e.Event]) -> None:
+        """Append as the ledger does, after checking what it would check."""
+        if not events:
+            return
+        if self.run is not None:
+            for condition in conditions_of(self.run, events):
+                early = self.now < condition.at
+                assert early if isinstance(condition, Before) else not early
+        run = apply_all(self.run, events)
+        more = epilogue(run)
+        self.run = apply_all(run, more)
+        for event in [*events, *more]:
+            kept = decode_event(encode_event(event))  # pyright: ignore[reportArgumentType]
+            assert kept == event
+            self.journal.append(kept)
+            self.auditor.read(kept)
+        self.model.after()
+
+    def attempt(self, reasons: dict[str, type[Refused]], verb: Callable[[], list[e.Event]]) -> bool:
+        """Do it, or be refused for one of these reasons; say whether it was done."""
+        if not reasons:
+            self.commit(verb())
+            return True
+        try:
+            verb()
+        except Refused as error:
+            assert type(error) in reasons.values()  # noqa: PT017 - one of several.
+            REACHED.update(reasons.keys())
+            return False
+        raise AssertionError(f"this should have been refused: {reasons}")
+
+    def pick(self, data: st.DataObject, what: Any) -> Any:
+        return data.draw(st.sampled_from(sorted(what)))
+
+    @initialize()
+    def begin(self) -> None:
+        self.commit([begun()])
+
+    @precondition(lambda self: self.model.final)
+    @rule()
+    def begin_again(self) -> None:
+        REACHED[self.model.final] += 1
+        self.run, self.journal = None, []
+        self.model, self.auditor = Model(), Auditor()
+        self.begin()
+
+    @rule(ms=st.sampled_from([1, UNDO_MS, WITHIN_MS]))
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    @rule(supersede=st.booleans())
+    def say(self, supersede: bool) -> None:
+        model = self.model
+        reasons: dict[str, type[Refused]] = {}
+        if model.ending or model.final:
+            reasons["finished"] = RunFinished
+        elif model.status() == "suspended" and not supersede:
+            reasons["run waiting"] = RunWaiting
+        else:
+            model.news = True
+            if supersede:
+                REACHED["superseded"] += bool(model.holds)
+                model.withdraw()
+        self.attempt(
+            reasons,
+            lambda: verbs.say(self.state, "Hm.", by=MIRA, now=self.now, supersede=supersede),
+        )
+
+    @precondition(lambda self: self.model.due())
+    @rule(
+        asks=st.lists(st.tuples(kinds, rulings), min_size=1, max_size=4) | st.just([]),
+        stale=st.sampled_from([False, False, True]),
+    )
+    def take_turn(self, asks: list[tuple[str, Require]], stale: bool) -> None:
+        run, model = self.state, self.model
+        strand = run.strands[0]
+        stale = stale and strand.said > strand.seen
+        REACHED["news while thinking"] += stale
+        model.turn += 1
+        model.news = stale
+        model.calls = {
+            f"{model.turn}.{index}": {
+                "state": "ready",
+                "digest": f"{model.turn}.{index}v1",
+                "version": 1,
+                "attempt": 0,
+                "approved": False,
+            }
+            for index in range(len(asks))
+        }
+        asked = tuple(
+            Call(ref=ref, tool="pay", digest=call["digest"]) for ref, call in model.calls.items()
+        )
+        seen = strand.said - 1 if stale else run.seq
+        events = verbs.take_turn(run, e.TurnTaken(turn=model.turn, seen=seen, calls=asked))
+        after = apply_all(run, events)
+        requests: list[verbs.HoldRequest] = []
+        for ref, (kind, ruling) in zip(model.calls, asks, strict=True):
+            if kind == "held":
+                requests.append(verbs.HoldRequest(ref=ref, ruling=ruling))
+                model.hold(ref, "approval", ruling, self.now)
+            if kind == "declined":
+                events += verbs.decline(after, ref, Declined(reason="not valid"))
+                model.calls[ref]["state"] = "done"
+        events += verbs.open_holds(after, requests, now=self.now)
+        if not asks:
+            events += verbs.complete(after, b'"Paid."')
+            model.final = "" if stale else "completed"
+        self.commit(events)
+
+    @precondition(lambda self: self.model.opened)
+    @rule(data=st.data(), by=people, verdict=verdicts, undo=st.sampled_from([0, 0, UNDO_MS]))
+    def decide(self, data: st.DataObject, by: Principal, verdict: Verdict, undo: int) -> None:
+        n = data.draw(st.integers(1, self.model.opened))
+        hold, said = self.model.holds.get(n), word(verdict)
+        reasons = self.reasons(hold, by)
+        if hold and said not in FITTING[hold["kind"]]:
+            reasons["wrong verdict"] = WrongVerdict
+        if hold and hold["kind"] == "doubt" and said == "approved" and self.model.ending:
+            reasons["no second start"] = WrongVerdict
+        done = self.attempt(
+            reasons,
+            lambda: verbs.settle(self.state, n, verdict, by=by, now=self.now, undo_ms=undo),
+        )
+        if done:
+            assert hold is not None
+            REACHED[said] += 1
+            hold |= {"decided": said, "effective_at": self.now + undo, "by": by}
+            if not undo:
+                self.model.settle(n, said)
+            self.model.after()
+
+    @precondition(lambda self: self.model.holds)
+    @rule(data=st.data(), by=people, ruling=rulings)
+    def edit(self, data: st.DataObject, by: Principal, ruling: Require) -> None:
+        n = self.pick(data, self.model.holds)
+        hold = self.model.holds[n]
+        call = self.model.calls[hold["call"]]
+        version = call["version"] + 1
+        digest = f"{hold['call']}v{version}"
+        reasons = self.reasons(hold, by)
+        if not hold["editable"]:
+            reasons["not editable"] = WrongVerdict
+        done = self.attempt(
+            reasons,
+            lambda: verbs.revise(
+                self.state, n, args=b"{}", digest=digest, ruling=ruling, by=by, now=self.now
+            ),
+        )
+        if done:
+            REACHED["edited"] += 1
+            call |= {"version": version, "digest": digest}
+            times = [hold["deadline"], ruling.within_ms and self.now + ruling.within_ms]
+            hold |= {
+                "version": version,
+                "digest": digest,
+                "who": resolve_approvers(ruling, MIRA),
+                "deadline": min((at for at in times if at is not None), default=None),
+                "silence": ruling.on_silence,
+                "on_reject": ruling.on_reject,
+                "editable": ruling.editable,
+            }
+            REACHED["edited for somebody else"] += not may_decide(hold["who"], by)
+
+    def reasons(self, hold: dict[str, Any] | None, by: Principal) -> dict[str, type[Refused]]:
+        """Why this person may not decide this hold now."""
+        if hold is None:
+            return {"not open": UnknownHold}
+        found: dict[str, type[Refused]] = {}
+        if by.kind != "person" or not {"anyone", f"user:{by.id}"} & set(hold["who"]):
+            found["not allowed"] = NotAllowed
+        if hold["decided"]:
+            found["already decided"] = AlreadyDecided
+        elif hold["deadline"] is not None and self.now >= hold["deadline"]:
+            found["too late"] = HoldExpired
+        return found
+
+    @precondition(lambda self: self.model.holds)
+    @rule(data=st.data(), by=people)
+    def undo(self, data: st.DataObject, by: Principal) -> None:
+        n = self.pick(data, self.model.holds)
+        hold = self.model.holds[n]
+        reasons: dict[str, type[Refused]] = {}
+        if not hold["decided"] or self.now >= hold["effective_at"]:
+            reasons["nothing to undo"] = CannotUndo
+        elif by != hold["by"]:
+            reasons["not allowed"] = NotAllowed
+        if self.attempt(reasons, lambda: verbs.undo(self.state, n, by=by, now=self.now)):
+            REACHED["undone"] += 1
+            hold["decided"] = None
+
+    @precondition(lambda self: self.model.holds)
+    @rule()
+    def sweep(self) -> None:
+        model = self.model
+        for n in sorted(model.holds):
+            hold = model.holds.get(n)
+            if hold is None:
+                continue  # Withdrawn by what was swept before it.
+            if hold["decided"] and hold["effective_at"] <= self.now:
+                REACHED["effective"] += 1
+                model.settle(n, hold["decided"])
+            elif not hold["decided"] and hold["deadline"] and hold["deadline"] <= self.now:
+                REACHED["expired"] += 1
+                REACHED["unknown outcome"] += hold["kind"] == "doubt"
+                model.settle(n, "expired")
+        while events := verbs.sweep(self.state, now=self.now):
+            self.commit(events)
+
+    @precondition(lambda self: self.model.turn)
+    @rule(error=st.sampled_from(["", "broken"]), really=st.sampled_from([False, False, True]))
+    def cancel(self, error: str, really: bool) -> None:
+        if not really:
+            return  # A run that is always cancelled early gets nowhere.
+        reasons: dict[str, type[Refused]] = {}
+        if self.model.final:
+            reasons["finished"] = RunFinished
+        else:
+            self.model.end("failed" if error else "cancelled")
+        self.attempt(
+            reasons,
+            lambda: verbs.cancel(self.state, by=MIRA, now=self.now, reason="enough", error=error),
+        )
+
+    @precondition(lambda self: self.model.calls)
+    @rule(data=st.data(), wrong=st.sampled_from([False, False, False, True]))
+    def start(self, data: st.DataObject, wrong: bool) -> None:
+        refs = data.draw(st.sets(st.sampled_from(sorted(self.model.calls)), min_size=1))
+        able = [ref for ref in refs if self.model.calls[ref]["state"] in ("ready", "approved")]
+        starts = [
+            verbs.Start(
+                ref=ref,
+                digest="wrong" if wrong else self.model.calls[ref]["digest"],
+                worker="w1",
+                tick=1,
+                timeout_ms=1,
+            )
+            for ref in sorted(refs)
+        ]
+        reasons: dict[str, type[Refused]] = {"not what was shown": NotWhatWasShown}
+        if self.attempt(
+            reasons if wrong and able else {}, lambda: verbs.start_calls(self.state, starts)
+        ):
+            for ref in able:
+                call = self.model.calls[ref]
+                call |= {"state": "started", "attempt": call["attempt"] + 1}
+                REACHED["started"] += 1
+                REACHED["second attempt"] += call["attempt"] > 1
+            REACHED["siblings ran while one waited"] += bool(able and self.model.holds)
+
+    def under_way(self, data: st.DataObject) -> tuple[str, int, bool]:
+        """Some call, one of its attempts, and whether that one is under way."""
+        ref = self.pick(data, self.model.calls)
+        call = self.model.calls[ref]
+        attempt = max(0, call["attempt"] + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
+        return ref, attempt, call["state"] == "started" and attempt == call["attempt"]
+
+    @precondition(lambda self: self.model.calls)
+    @rule(data=st.data(), outcome=st.sampled_from([DONE, Failed(message="x"), Unknown(reason="?")]))
+    def finish(self, data: st.DataObject, outcome: Any) -> None:
+        ref, attempt, counts = self.under_way(data)
+        if counts:
+            self.model.calls[ref]["state"] = "done"
+        REACHED["late result"] += not counts
+        self.commit(verbs.finish_call(self.state, ref, attempt=attempt, outcome=outcome))
+
+    @precondition(lambda self: self.model.executing())
+    @rule(data=st.data())
+    def void(self, data: st.DataObject) -> None:
+        ref, attempt, counts = self.under_way(data)
+        if counts:
+            REACHED["voided"] += 1
+            self.model.calls[ref]["state"] = "done" if self.model.ending else "ready"
+        self.commit(verbs.void_attempt(self.state, ref, attempt=attempt, why="not sent"))
+
+    @precondition(lambda self: self.model.executing())
+    @rule(data=st.data(), ruling=rulings)
+    def doubt(self, data: st.DataObject, ruling: Require) -> None:
+        ref, attempt, counts = self.under_way(data)
+        if counts:
+            REACHED["doubted"] += 1
+            self.model.hold(ref, "doubt", ruling, self.now)
+        events = verbs.doubt_call(
+            self.state, ref, attempt=attempt, why="?", ruling=ruling, now=self.now
+        )
+        self.commit(events)
+
+    @precondition(lambda self: self.model.could_start())
+    @rule(data=st.data(), ruling=rulings, changed=st.booleans())
+    def hold_again(self, data: st.DataObject, ruling: Require, changed: bool) -> None:
+        """A check before the start failed: people are asked (again), perhaps on a new tool."""
+        states = {ref: call["state"] for ref, call in self.model.calls.items()}
+        ref = self.pick(data, [r for r, state in states.items() if state in ("ready", "approved")])
+        call = self.model.calls[ref]
+        request = verbs.HoldRequest(ref=ref, ruling=ruling)
+        if changed:
+            version = call["version"] + 1
+            call |= {"version": version, "digest": f"{ref}v{version}"}
+            request = verbs.HoldRequest(ref=ref, ruling=ruling, digest=call["digest"])
+        REACHED["held again"] += call["state"] == "approved"
+        self.model.hold(ref, "approval", ruling, self.now)
+        self.commit(verbs.open_holds(self.state, [request], now=self.now))
+
+    @invariant()
+    def the_run_is_as_the_model_says(self) -> None:
+        run, model = self.state, self.model
+        states = {row.ref: str(row.state) for strand in run.strands for row in strand.calls}
+        expected = {ref: call["state"] for ref, call in model.calls.items()}
+        # Whether an approval stands behind a call that may start again is checked by the auditor.
+        for found in (states, expected):
+            found.update({ref: "ready" for ref, state in found.items() if state == "approved"})
+        assert states == expected
+        for row in run.strands[0].calls:
+            call = model.calls[row.ref]
+            assert (row.digest, row.version) == (call["digest"], call["version"])
+            assert row.attempt == call["attempt"]
+        assert {
+            hold.n: (hold.call, hold.digest, hold.version, hold.deadline, hold.decision is not None)
+            for hold in run.holds
+        } == {
+            n: (h["call"], h["digest"], h["version"], h["deadline"], h["decided"] is not None)
+            for n, h in model.holds.items()
+        }
+
+    @invariant()
+    def the_status_is_computed_announced_and_as_the_model_says(self) -> None:
+        assert status_of(self.state) == self.model.status()
+        assert self.state.told == self.model.status()
+
+    @invariant()
+    def nobody_is_stuck(self) -> None:
+        run = self.state
+        if status_of(run) == "running":
+            assert has_work(run)
+        if status_of(run) == "suspended":
+            assert run.holds
+
+    @invariant()
+    def the_journal_is_the_run(self) -> None:
+        assert len(self.journal) == self.state.seq
+        assert apply_all(None, self.journal) == self.run
+        assert decode_run(encode_run(self.state)) == self.run
+
+
+def test_whatever_anybody_does_the_promises_are_kept():
+    REACHED.clear()
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=60,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+
+    assert {situation for situation in WANTED if not REACHED[situation]} == set()

@@ -1,0 +1,45 @@
+from sayso.domain import verbs
+from sayso.domain.call import CallState
+from sayso.domain.hold import Rejected
+from sayso.domain.policy import Require
+
+from .build import APPROVE, MIRA, NOW, commit, decided, held, started
+
+HOUR = 3_600_000
+
+
+def test_calls_are_found_by_ref_and_by_state():
+    run = held("d", ready=("r",))
+
+    assert [row.ref for row in run.calls(CallState.HELD)] == ["1.0"]
+    assert [row.ref for row in run.calls(*CallState)] == ["1.0", "1.1"]
+    assert run.call("1.2") is None
+    assert run.hold(1) is not None
+    assert run.hold(2) is None
+    assert run.strand("main") is not None
+    assert run.strand("side") is None
+
+
+def test_nothing_is_due_while_nothing_is_asked():
+    assert started().due_at is None
+
+
+def test_nothing_is_due_while_people_have_all_the_time():
+    assert held("d").due_at is None
+
+
+def test_the_earliest_deadline_is_due():
+    run = held("d", "e", ruling=Require(within_ms=HOUR))
+    ruling = Require(within_ms=60_000)
+    run = commit(
+        run, *verbs.revise(run, 2, args=b"{}", digest="e2", ruling=ruling, by=MIRA, now=NOW)
+    )
+
+    assert run.due_at == NOW + 60_000
+
+
+def test_a_decided_hold_is_due_when_its_decision_is_effective():
+    run = held("d", ruling=Require(within_ms=HOUR))
+
+    assert decided(run, 1, APPROVE, undo_ms=5000).due_at == NOW + 5000
+    assert decided(run, 1, Rejected()).due_at is None

@@ -1,0 +1,222 @@
+"""One judge for every test: reads the journals and the ledger outside, and says what was broken.
+
+It knows the promises (reliability.md, I1 to I17) and nothing of how the engine keeps them: it reads
+events one after another and remembers what each call and each hold has been through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.call import call_id
+from sayso.domain.hold import Approved, Expired, Withdrawn
+from sayso.store.audit import verify
+from sayso.store.base import RunQuery, Store
+from sayso.store.journal import read_journal, recorded, replay
+
+from .kit import World
+
+
+async def judge(store: Store, world: World | None = None, gated: tuple[str, ...] = ()) -> None:
+    """Assert every promise on everything that a store keeps.
+
+    `gated` names the tools that must never run without a person's yes.
+    """
+    report = await verify(store)
+    assert report.ok, report.faults
+    effects = [line.split(" ") for line in world.read("effects")] if world else []
+    seen: set[str] = set()
+    before: str | None = None
+    while page := await store.runs(RunQuery(before=before, limit=500)):
+        for row in page:
+            assert await replay(store, row.id) == codec.decode_run(row.state), row.id
+            entries = [recorded(one) for one in await read_journal(store, row.id)]
+            _Run(row.id, gated).read(entries, effects)
+            seen.add(row.id)
+        before = page[-1].id
+    strangers = {key.rsplit(".", 2)[0] for key, *_ in effects} - seen
+    assert not strangers, f"effects of runs that nobody started: {strangers}"
+
+
+class _Run:
+    """What one run's journal says, call by call and hold by hold."""
+
+    def __init__(self, run_id: str, gated: tuple[str, ...]) -> None:
+        self.id = run_id
+        self.gated = gated
+        self.calls: dict[str, dict[str, Any]] = {}
+        self.holds: dict[int, dict[str, Any]] = {}
+        self.turns = 0
+        self.over = False
+        self.seq = 0
+
+    def read(self, entries: list[e.Recorded], effects: list[list[str]]) -> None:
+        for one in entries:
+            assert one.seq == self.seq + 1, "the journal has a gap"
+            self.seq = one.seq
+            assert one.event is not None
+            assert not self.over or isinstance(one.event, e.LateResult), (
+                f"{one.type} after the end of {self.id}"
+            )
+            getattr(self, f"_{type(one.event).__name__}", _nothing)(one.event, one.at)
+        self._check_effects(effects)
+
+    def _TurnTaken(self, event: e.TurnTaken, at: int) -> None:
+        open_calls = [ref for ref, call in self.calls.items() if call["outcomes"] != 1]
+        assert not open_calls, f"a turn before the outcome of {open_calls} (law 6)"
+        assert event.turn == self.turns + 1, "a turn was repeated or skipped (I14)"
+        self.turns = event.turn
+        for call in event.calls:
+            self.calls[call.ref] = {
+                "tool": call.tool,
+                "args": bytes(call.args),
+                "digest": call.digest,
+                "outcomes": 0,
+                "attempt": 0,
+                "under_way": False,
+                "yes": None,
+                "no": False,
+                "started": [],
+                "again": 0,
+            }
+
+    def _HoldOpened(self, event: e.HoldOpened, at: int) -> None:
+        call = self.calls[event.call]
+        assert not any(h["open"] and h["call"] == event.call for h in self.holds.values())
+        call["digest"], call["yes"] = event.digest, None
+        self.holds[event.hold] = {
+            "call": event.call,
+            "open": True,
+            "version": event.version,
+            "digest": event.digest,
+            "deadline": event.deadline,
+            "who": event.approvers,
+            "pending": None,
+            "doubt": type(event.ask).__name__ == "InDoubt",
+        }
+
+    def _HoldRevised(self, event: e.HoldRevised, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["open"]
+        assert hold["pending"] is None, "an edit of what is decided (I8)"
+        assert event.version == hold["version"] + 1, "an edit is the next version (I8)"
+        assert hold["deadline"] is None or at < hold["deadline"], "an edit too late (I11)"
+        assert _may(hold["who"], event.by), "an edit by somebody who may not decide (I9)"
+        hold.update(
+            version=event.version,
+            digest=event.digest,
+            deadline=event.deadline,
+            who=event.approvers,
+        )
+        call = self.calls[hold["call"]]
+        call.update(args=bytes(event.args), digest=event.digest)
+
+    def _HoldSettled(self, event: e.HoldSettled, at: int) -> None:
+        hold, decision = self.holds[event.hold], event.decision
+        assert hold["open"], "a hold was settled twice (I2)"
+        assert (decision.digest, event.version) == (hold["digest"], hold["version"]), "I7"
+        match decision.verdict:
+            case Withdrawn():
+                pass
+            case Expired():
+                assert decision.by.kind == "clock"
+                assert at >= hold["deadline"], "expired too early (I11)"
+            case _:
+                assert hold["pending"] is None, "a second decision stands (I2)"
+                assert hold["deadline"] is None or at < hold["deadline"], "too late (I11)"
+                assert _may(hold["who"], decision.by), "somebody decided who may not (I9)"
+        if decision.effective_at > decision.at:
+            hold["pending"] = decision
+        else:
+            self._effective(hold, decision)
+
+    def _DecisionEffective(self, event: e.DecisionEffective, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["pending"] is not None
+        assert at >= hold["pending"].effective_at
+        self._effective(hold, hold["pending"])
+
+    def _DecisionUndone(self, event: e.DecisionUndone, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["open"]
+        assert hold["pending"].by == event.by
+        assert at < hold["pending"].effective_at
+        hold["pending"] = None
+
+    def _effective(self, hold: dict[str, Any], decision: Any) -> None:
+        hold.update(open=False, pending=None)
+        call = self.calls[hold["call"]]
+        yes = isinstance(decision.verdict, Approved) or (
+            isinstance(decision.verdict, Expired) and decision.verdict.silence == "approve"
+        )
+        if yes:
+            call["yes"] = hold["digest"]
+            if hold["doubt"]:
+                assert decision.by.kind == "person", "nobody said to run it again (I5)"
+                call["again"] += 1
+                call["under_way"] = False
+        elif not hold["doubt"]:
+            call["no"] = True
+
+    def _CallStarted(self, event: e.CallStarted, at: int) -> None:
+        call = self.calls[event.call]
+        asked = any(hold["call"] == event.call for hold in self.holds.values())
+        assert not any(h["open"] and h["call"] == event.call for h in self.holds.values()), "I1"
+        assert not call["under_way"], "two attempts at a time (I16)"
+        assert call["outcomes"] == 0
+        assert not call["no"], "a refused call started (I12)"
+        assert event.attempt == call["attempt"] + 1
+        assert event.digest == call["digest"], "not what was decided on (I7)"
+        if asked or call["tool"] in self.gated:
+            assert call["yes"] == event.digest, f"{event.call} started without a yes (I1)"
+        call.update(attempt=event.attempt, under_way=True)
+        call["started"].append(event.attempt)
+
+    def _AttemptVoided(self, event: e.AttemptVoided, at: int) -> None:
+        self.calls[event.call]["under_way"] = False
+
+    def _CallDoubted(self, event: e.CallDoubted, at: int) -> None:
+        assert self.calls[event.call]["under_way"]
+
+    def _CallFinished(self, event: e.CallFinished, at: int) -> None:
+        call = self.calls[event.call]
+        call["outcomes"] += 1
+        assert call["outcomes"] == 1, f"{event.call} has two outcomes (law 6)"
+        assert not any(h["open"] and h["call"] == event.call for h in self.holds.values())
+        call["under_way"] = False
+
+    def _end(self, event: e.Event, at: int) -> None:
+        self.over = True
+        for ref, call in self.calls.items():
+            assert call["outcomes"] == 1, f"{ref} has no outcome at the end"
+        assert not any(hold["open"] for hold in self.holds.values()), "open holds at the end"
+
+    _RunCompleted = _RunFailed = _RunCancelled = _end
+
+    def _check_effects(self, effects: list[list[str]]) -> None:
+        mine: Counter[str] = Counter()
+        attempts: Counter[tuple[str, str]] = Counter()
+        for key, attempt, digest in effects:
+            ref = key.removeprefix(f"{self.id}.")
+            if ref == key or ref not in self.calls:
+                continue
+            call = self.calls[ref]
+            mine[ref] += 1
+            attempts[ref, attempt] += 1
+            assert int(attempt) in call["started"], f"an effect of {ref} that nobody started (I1)"
+            assert digest == hashlib.sha256(call["args"]).hexdigest(), "not what was shown (I7)"
+        for ref, count in mine.items():
+            assert count <= 1 + self.calls[ref]["again"], f"{ref} happened {count} times (I5)"
+        assert all(count == 1 for count in attempts.values()), "one attempt, two effects (I5)"
+
+
+def _may(who: tuple[str, ...], by: Any) -> bool:
+    return by.kind == "person" and ("anyone" in who or f"user:{by.id}" in who)
+
+
+def _nothing(event: e.Event, at: int) -> None:
+    pass
