@@ -64,6 +64,8 @@ class Sayso:
     a store object. With `work=False` it decides and looks, and leaves the work to other processes.
     """
 
+    ledger_class = Ledger
+
     def __init__(  # noqa: PLR0913 - each has a default, and is given by name.
         self,
         store: str | Path | Store = "sayso.db",
@@ -324,7 +326,7 @@ class Sayso:
 
     async def _wire(self, store: Store) -> None:
         self._dispatch = LocalDispatch(store)
-        ledger = Ledger(store, self._dispatch)
+        ledger = self.ledger_class(store, self._dispatch)
         parts = Parts(
             store=store,
             ledger=ledger,

@@ -60,6 +60,8 @@ class Live:
     def __init__(self, row: RunRow, run: Run) -> None:
         self.run = run
         self.owner = row.owner
+        self.last = row.last
+        """The id of the last entry."""
         self.transcript: Transcript | None = None
         self.pending = 0
         self.idle = asyncio.Event()
@@ -138,7 +140,7 @@ class Ledger:
         self._drop(run_id)
         run = apply_all(live.run, (event,))
         write = self._write(
-            live.run, run, (event,), owner=event.worker, owner_was=event.before
+            live, run, (event,), owner=event.worker, owner_was=event.before
         )
         try:
             answer = await self._commit(write, self.store.append(write))
@@ -177,7 +179,7 @@ class Ledger:
         live = self._lives.get(run_id)
         if live is not None and not live.stale and not live.pending:
             row = await self.store.load(run_id)
-            if row is not None and not live.pending and row.seq > live.run.seq:
+            if row is not None and not live.pending and row.last != live.last:
                 self._drop(run_id)
             elif row is not None and not live.pending:
                 live.owner = row.owner
@@ -268,15 +270,12 @@ class Ledger:
         follow = tuple(epilogue(after))
         after = apply_all(after, follow)
         events += follow
-        owner: str | None = None
-        if status_of(after) is not Status.RUNNING:
-            owner = ""
-        elif worker and not live.owner:
-            owner = worker
+        owner = self._owner_after(live.owner, after, worker)
         owner_was = "" if owner else None
-        write = self._write(before, after, events, owner=owner, owner_was=owner_was, key=key)
+        write = self._write(live, after, events, owner=owner, owner_was=owner_was, key=key)
         answer = self.store.append(write)
         live.run = after
+        live.last = write.entries[-1].id
         live.owner = live.owner if owner is None else owner
         live.pending += 1
         live.idle.clear()
@@ -288,9 +287,15 @@ class Ledger:
             live=live, run=after, events=events, owner=live.owner, write=write, answer=answer
         )
 
+    def _owner_after(self, owner: str, run: Run, worker: str) -> str | None:
+        """Who owns a run that was left like this; None: whoever did before."""
+        if status_of(run) is not Status.RUNNING:
+            return ""
+        return worker if worker and not owner else None
+
     def _write(  # noqa: PLR0913 - one place that knows every field of a write.
         self,
-        before: Run | None,
+        live: Live | None,
         after: Run,
         events: tuple[e.Event, ...],
         *,
@@ -298,9 +303,11 @@ class Ledger:
         owner_was: str | None = None,
         key: Key | None = None,
     ) -> Write:
+        before = live.run if live else None
         return Write(
             run=after.id,
             after=before.seq if before else 0,
+            after_id=live.last if live else b"",
             entries=tuple(
                 NewEntry(id=entry_id(), payload=codec.encode_event(cast("e.AnyEvent", event)))
                 for event in events

@@ -54,10 +54,7 @@ class Worker:
 
     def notice(self, run: Run, owner: str) -> None:
         """Hear of a committed write to a run."""
-        loop = self._loops.get(run.id)
-        if loop is not None:
-            loop.poke()
-        elif owner == self.id and status_of(run) is Status.RUNNING:
+        if run.id in self._loops or (owner == self.id and status_of(run) is Status.RUNNING):
             self._adopt(run.id)
 
     async def take_over(self, run_id: str, agent: str, before: str, proof: str) -> bool:
@@ -93,6 +90,10 @@ class Worker:
         return clean
 
     def _adopt(self, run_id: str) -> None:
+        """Work on a run, or look again if it is being worked on, even if only just still."""
+        if run_id in self._loops:
+            self._loops[run_id].poke()
+            return
         self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
         self._idle.clear()
         task = asyncio.create_task(self._drive(self._loops[run_id]), name=f"sayso-{run_id}")
@@ -122,8 +123,7 @@ class Worker:
         if room > 0 and not self._draining:
             agents = tuple(self._parts.drivers)
             for run_id in await self._parts.store.claim(self.id, limit=room, agents=agents):
-                if run_id not in self._loops:
-                    self._adopt(run_id)
+                self._adopt(run_id)
         await self._dispatch.wait(bounds.look_s)
 
     async def _beat(self) -> None:

@@ -19,11 +19,15 @@ def check_shape(writes: tuple[Write, ...]) -> None:
         assert all(len(entry.id) == 8 for entry in write.entries), "an entry id has eight bytes"  # noqa: PLR2004
 
 
-def check_guard(write: Write, *, seq: int, owner: str) -> None:
+def check_guard(write: Write, *, seq: int, last: bytes, owner: str) -> None:
     """Raise `StaleRun` unless the run is where the write expects it; `seq` 0: there is none."""
     if seq != write.after:
         raise StaleRun(
             f"run {write.run!r} is at entry {seq}, not {write.after}", run_id=write.run, seq=seq
+        )
+    if write.after_id is not None and last != write.after_id:
+        raise StaleRun(
+            f"entry {seq} of run {write.run!r} is another than expected", run_id=write.run, seq=seq
         )
     if write.owner_was is not None and owner != write.owner_was:
         raise StaleRun(

@@ -99,6 +99,8 @@ class RunRow(_Row, frozen=True, kw_only=True):
     seq: int
     hash: bytes
     """The hash of its last entry."""
+    last: bytes
+    """The id of its last entry."""
     fold: int
     state: bytes
     """The encoded `domain.run.Run`."""
@@ -129,7 +131,11 @@ class Write(_Row, frozen=True, kw_only=True):
 
     run: str
     after: int
-    """The run's last entry must be this one; 0 creates the run."""
+    """The number of the run's last entry; 0 creates the run."""
+    after_id: bytes | None = None
+    """And its id; None: whichever. A number alone can be that of another writer's entry, where this
+    write builds on one of its own that was refused.
+    """
     entries: tuple[NewEntry, ...]
     """At least one."""
     project: str

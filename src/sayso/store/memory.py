@@ -258,7 +258,12 @@ class _Draft:
 
     def write(self, write: Write, at: int) -> None:
         row = self._runs.get(write.run) or self._kept.runs.get(write.run)
-        check_guard(write, seq=row.seq if row else 0, owner=row.owner if row else "")
+        check_guard(
+            write,
+            seq=row.seq if row else 0,
+            last=row.last if row else b"",
+            owner=row.owner if row else "",
+        )
         check_conditions(write.only_if, at)
         self._take_key(write)
         self._take_thread(write)
@@ -279,6 +284,7 @@ class _Draft:
             status=write.status,
             seq=made[-1].seq,
             hash=made[-1].hash,
+            last=made[-1].id,
             fold=write.fold,
             state=write.state,
             due_at=write.due_at,

@@ -19,10 +19,11 @@ from sayso.store.admit import check_conditions, check_guard, make_entries
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, Key, KeyRow, Write
 from sayso.store.clock import Clock
 
-_RUN = "select k, seq, at, hash, status, owner, due_at from runs where id = ?"
+_RUN = "select k, seq, at, hash, last, status, owner, due_at from runs where id = ?"
 _NEW_RUN = """
-insert into runs (id, project, agent, thread, status, owner, due_at, seq, at, fold, hash, state)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into runs
+    (id, project, agent, thread, status, owner, due_at, seq, at, fold, hash, last, state)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ENTRY = """
 insert into journal (position, run, seq, id, at, salt, payload, hash)
@@ -72,12 +73,15 @@ class _Head(msgspec.Struct):
     seq: int
     at: int
     hash: bytes
+    last: bytes
     status: str
     owner: str
     due_at: int | None
 
 
-_NOWHERE = _Head(k=0, seq=0, at=0, hash=chain.GENESIS, status="", owner="", due_at=None)
+_NOWHERE = _Head(
+    k=0, seq=0, at=0, hash=chain.GENESIS, last=b"", status="", owner="", due_at=None
+)
 
 
 class Pen:
@@ -142,7 +146,7 @@ class Pen:
         return _Head(*cast("Any", found[0])) if found else _NOWHERE
 
     def _write(self, write: Write, head: _Head, at: int) -> None:
-        check_guard(write, seq=head.seq, owner=head.owner)
+        check_guard(write, seq=head.seq, last=head.last, owner=head.owner)
         check_conditions(write.only_if, at)
         if write.key is not None:
             self._check_key(write.key)
@@ -198,6 +202,7 @@ class Pen:
                         last.at,
                         write.fold,
                         last.hash,
+                        last.id,
                         write.state,
                     ),
                 )
@@ -207,7 +212,7 @@ class Pen:
                 owner != head.owner,
                 write.due_at != head.due_at,
             )
-            values = [last.seq, last.at, last.hash, write.fold, write.state]
+            values = [last.seq, last.at, last.hash, last.id, write.fold, write.state]
             maybe = zip(changed, (write.status, owner, write.due_at), strict=True)
             values += [value for is_changed, value in maybe if is_changed]
             self._conn.execute(_update_run(*changed), (*values, head.k))
@@ -279,7 +284,7 @@ class Pen:
 
 @cache
 def _update_run(status: bool, owner: bool, due_at: bool) -> str:  # noqa: FBT001
-    names = ["seq", "at", "hash", "fold", "state"]
+    names = ["seq", "at", "hash", "last", "fold", "state"]
     names += ["status"] * status + ["owner"] * owner + ["due_at"] * due_at
     return f"update runs set {', '.join(f'{name} = ?' for name in names)} where k = ?"  # noqa: S608
 

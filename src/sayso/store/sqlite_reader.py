@@ -21,7 +21,9 @@ from sayso.store.admit import hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 
-_RUN = "id, project, agent, coalesce(thread, ''), status, seq, hash, fold, state, due_at, owner"
+_RUN = """
+id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
+"""
 _ENTRY = "{0}.seq, {0}.position, {0}.id, {0}.at, {0}.salt, {0}.payload, {0}.hash"
 _E = _ENTRY.format("j")
 
@@ -216,7 +218,7 @@ def _first_run(found: list[Found]) -> RunRow | None:
 
 
 def _run(row: Found) -> RunRow:
-    run_id, project, agent, thread, status, seq, head, fold, state, due_at, owner = row
+    run_id, project, agent, thread, status, seq, head, last, fold, state, due_at, owner = row
     return RunRow(
         id=run_id,
         project=project,
@@ -225,6 +227,7 @@ def _run(row: Found) -> RunRow:
         status=status,
         seq=seq,
         hash=head,
+        last=last,
         fold=fold,
         state=state,
         due_at=due_at,

@@ -15,11 +15,12 @@ create table runs (
     at integer not null,
     fold integer not null,
     hash blob not null,
+    last blob not null,
     state blob not null,
     constraint a_status_is_known
         check (status in ('running', 'suspended', 'completed', 'failed', 'cancelled')),
     constraint only_a_running_run_has_an_owner check (owner = '' or status = 'running'),
-    constraint a_run_has_an_entry check (seq > 0 and length(hash) = 32),
+    constraint a_run_has_an_entry check (seq > 0 and length(hash) = 32 and length(last) = 8),
     constraint no_thread_is_null check (thread <> '')
 ) strict;
 

@@ -1,0 +1,27 @@
+"""What to do about an error, in one line."""
+
+from __future__ import annotations
+
+from sayso import errors
+from sayso.cli.plain import plain
+
+_ADVICE: dict[type[BaseException], str] = {
+    errors.UnknownRun: "`sayso show STORE` lists the runs of a store",
+    errors.NotOurStore: "name the file that `Sayso(...)` was opened with",
+    errors.StoreDamaged: "restore a backup, or move the file back to where it was",
+    errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
+    "you may write, and name the copy",
+    errors.StoreBusy: "try again in a moment",
+    errors.StoreFull: "make room on the disk and try again",
+    errors.WaitTimeout: "try again; SAYSO_DEBUG=1 shows where it waited",
+    PermissionError: "ask for the right to read and write it",
+}
+
+
+def explain(error: Exception) -> str:
+    """Say in one line what went wrong and what to do."""
+    said = plain(error)
+    if not isinstance(error, errors.SaysoError | OSError):
+        return f"a fault in Sayso, {type(error).__name__}: {said}; SAYSO_DEBUG=1 shows where"
+    advice = next((_ADVICE[kind] for kind in type(error).__mro__ if kind in _ADVICE), "")
+    return f"{said}; {advice}" if advice else said

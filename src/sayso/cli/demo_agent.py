@@ -1,0 +1,127 @@
+"""The agent of `sayso demo`, in a process of its own: started, killed, and started again.
+
+    python -m sayso.cli.demo_agent start DIR     start the run, say that it waits, stay until killed
+    python -m sayso.cli.demo_agent resume DIR    go on with it to its end
+
+It speaks to the demo in single lines of JSON. The payments are counted outside the store, in a file
+that only the tool appends to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sayso.agents.agent import Agent
+from sayso.agents.tools import tool
+from sayso.app import Sayso
+from sayso.domain.call import Declined, Returned
+from sayso.domain.message import Message, ToolMessage
+from sayso.domain.policy import user
+from sayso.engine.ports import Context
+from sayso.testing.scripted import ScriptedModel, Turn, call, say
+
+RUN_ID = "run_demo"
+WISH = "Pay Jiro 200 dollars for the garden work."
+ASKED: dict[str, Any] = {"amount": 200.0, "recipient": "Jiro"}
+PATIENCE_S = 60.0
+"""Whatever takes longer is a surprise."""
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the payments file."""
+
+    amount: float
+    recipient: str
+    currency: str
+    key: str
+    pid: int
+
+
+def store_path(directory: Path) -> Path:
+    """Where the demo keeps its store."""
+    return directory / "demo.db"
+
+
+def payments(directory: Path) -> list[Payment]:
+    """Read the payments made so far."""
+    path = directory / "payments.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Payment) for line in lines]
+
+
+def make_teller(directory: Path) -> Agent:
+    """Make the agent. Every process makes its own, and all of them are the same agent."""
+
+    @tool(
+        approval=True,
+        effect="once",
+        risk="high",
+        within="4h",
+        timeout="30s",
+        approvers=[user("mira"), user("jonas")],
+    )
+    def process_payment(
+        ctx: Context, amount: float, recipient: str, currency: str = "USD"
+    ) -> dict[str, str]:
+        """Pay somebody."""
+        payment = Payment(
+            amount=amount, recipient=recipient, currency=currency, key=ctx.key, pid=os.getpid()
+        )
+        with (directory / "payments.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(payment) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return {"paid": f"{amount:.2f} {currency} to {recipient}"}
+
+    return Agent(
+        "teller",
+        model=ScriptedModel(_script),
+        instructions="You pay what people ask you to pay.",
+        tools=[process_payment],
+    )
+
+
+def _script(messages: tuple[Message, ...]) -> Turn:
+    match messages[-1]:
+        case ToolMessage(outcome=Returned() as outcome):
+            return say(f"Paid {outcome.result()['paid']}.")
+        case ToolMessage(outcome=Declined(reason=reason)):
+            return say(f"Not paid: {reason or 'no reason was given'}.")
+        case ToolMessage():
+            return say("I could not pay.")
+        case _:
+            return call("process_payment", ASKED)
+
+
+async def _start(app: Sayso) -> None:
+    run = await app.start("teller", WISH, by="mira", id=RUN_ID)
+    view = await run.wait(timeout=PATIENCE_S)
+    _tell(status=view.status, holds=[hold.id for hold in view.holds], worker=view.worker)
+    # To be killed; but should the demo itself go first, the end of its pipe is noticed.
+    await asyncio.to_thread(sys.stdin.buffer.read)
+
+
+async def _resume(app: Sayso) -> None:
+    view = await app.run(RUN_ID).wait(final=True, timeout=PATIENCE_S)
+    _tell(status=view.status, output=view.output, error=view.error)
+
+
+def _tell(**facts: Any) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+async def _main(what: str, directory: Path) -> None:
+    async with Sayso(store_path(directory), agents=[make_teller(directory)]) as app:
+        await {"start": _start, "resume": _resume}[what](app)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], Path(sys.argv[2])))

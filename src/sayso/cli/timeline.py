@@ -1,0 +1,179 @@
+"""A run's journal as lines for people: when, what, and who."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import click
+
+from sayso.cli.plain import brief, plain
+from sayso.domain import events as e
+from sayso.domain.call import Declined, Failed, Outcome, Returned, Unknown
+from sayso.domain.hold import Decision, Errored, Expired, InDoubt, Rejected, Withdrawn
+from sayso.store.views import moment
+
+_COLOURS = {
+    "approved": "green",
+    "answered": "green",
+    "completed": "green",
+    "held": "yellow",
+    "in doubt": "yellow",
+    "suspended": "yellow",
+    "errored": "red",
+    "failed": "red",
+    "late": "red",
+    "rejected": "red",
+}
+_DIGEST_CHARS = 12
+
+
+class Timeline:
+    """Says what each entry of one run means. It remembers which call was of which tool."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, str] = {}
+
+    def lines(self, journal: Iterable[e.Recorded]) -> Iterator[str]:
+        """Give one line an entry, and one for each day: a run may wait for weeks."""
+        day = ""
+        for entry in journal:
+            if day != (day := f"{here(entry.at):%Y-%m-%d %Z}"):
+                yield click.style(f"      {day}", dim=True)
+            word, text = self.describe(entry)
+            shown = click.style(f"{word:<10}", fg=_COLOURS.get(word))
+            yield f"{entry.seq:>4}  {clock(entry.at)}  {shown}  {text}"
+
+    def describe(self, entry: e.Recorded) -> tuple[str, str]:
+        """Say what an entry is, in one word and in one sentence; both are safe to print."""
+        match entry.event:
+            case e.RunStarted() as event:
+                said = f"{event.by} asks {event.agent}: {event.input}"
+                return "started", brief(said)
+            case e.MessageReceived(by=by, text=text):
+                return "message", brief(f"{by}: {text}")
+            case e.TurnTaken() as event:
+                return f"turn {event.turn}", self._turn(event)
+            case e.HoldOpened() | e.HoldRevised() | e.HoldSettled() as event:
+                return self._hold(event)
+            case e.DecisionEffective(hold=hold):
+                return "effective", f"the decision on hold {hold} can no longer be undone"
+            case e.DecisionUndone(hold=hold, by=by):
+                return "undone", f"hold {hold} is open again, says {plain(by)}"
+            case None:
+                return "redacted", "what was here has been erased"
+            case event:
+                return self._call(event) or _run(event)
+
+    def _turn(self, event: e.TurnTaken) -> str:
+        self._tools.update({call.ref: call.tool for call in event.calls})
+        asked = [f"call {call.ref}, {call.tool} {_args(bytes(call.args))}" for call in event.calls]
+        said = [f'"{event.text}"'] if event.text else []
+        return brief("; ".join(said + asked) or "nothing", 400)
+
+    def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled) -> tuple[str, str]:
+        match event:
+            case e.HoldOpened(ask=InDoubt(why=why)):
+                return "in doubt", f"{self._asks(event)}: {brief(why)}"
+            case e.HoldOpened():
+                return "held", self._asks(event)
+            case e.HoldRevised(by=by, args=args, version=version):
+                said = f"hold {event.hold} by {by}, version {version}: {_args(bytes(args))}"
+                return "edited", f"{brief(said, 400)}, digest {short(event.digest)}"
+            case e.HoldSettled(decision=decision):
+                return decision.word, f"hold {event.hold} {_decided(decision)}"
+
+    def _asks(self, event: e.HoldOpened) -> str:
+        who = " or ".join(plain(one.removeprefix("user:")) for one in event.approvers)
+        until = "" if event.deadline is None else f" until {here(event.deadline):%Y-%m-%d %H:%M}"
+        tool = plain(self._tools.get(event.call, event.call))
+        return f"hold {event.hold} asks {who}{until}: {tool}, digest {short(event.digest)}"
+
+    def _call(self, event: e.AnyEvent) -> tuple[str, str] | None:
+        match event:
+            case e.CallStarted(call=ref, attempt=attempt, worker=worker):
+                return "call", f"{self._named(ref)} started, attempt {attempt} by {plain(worker)}"
+            case e.CallFinished(call=ref, outcome=outcome, why=why):
+                return "call", f"{self._named(ref)} {_outcome(outcome)}{_because(why)}"
+            case e.AttemptVoided(call=ref, attempt=attempt, why=why):
+                return "voided", f"{self._named(ref)}, attempt {attempt} of it{_because(why)}"
+            case e.CallDoubted(call=ref, attempt=attempt, why=why):
+                return "doubted", f"{self._named(ref)}, attempt {attempt} of it{_because(why)}"
+            case e.LateResult(call=ref, attempt=attempt, outcome=outcome):
+                return "late", f"{self._named(ref)}, attempt {attempt} {_outcome(outcome)}"
+            case _:
+                return None
+
+    def _named(self, ref: str) -> str:
+        return plain(f"{ref}, {self._tools[ref]}" if ref in self._tools else ref)
+
+
+def here(ms: int) -> datetime:
+    """Turn store time into local time."""
+    return moment(ms).astimezone()
+
+
+def clock(ms: int) -> str:
+    """Write store time as the time of day here."""
+    return here(ms).strftime("%H:%M:%S.%f")[:-3]
+
+
+def short(digest: str) -> str:
+    """Write enough of a digest to compare it by eye."""
+    return plain(digest[:_DIGEST_CHARS])
+
+
+def _run(event: e.AnyEvent) -> tuple[str, str]:
+    match event:
+        case e.CancelRequested(by=by, reason=reason, error=error):
+            return "cancel", f"asked for by {plain(by)}{_because(error or reason)}"
+        case e.RunTakenOver(worker=worker, before=before, proof=proof):
+            return "taken over", plain(f"by {worker} from {before} ({proof})")
+        case e.RunSuspended():
+            return "suspended", "nothing goes on until somebody decides"
+        case e.RunResumed():
+            return "resumed", "something can go on"
+        case e.RunCompleted(output=output):
+            return "completed", brief(bytes(output).decode())
+        case e.RunFailed(error=error):
+            return "failed", brief(error)
+        case e.RunCancelled(reason=reason):
+            return "cancelled", brief(reason)
+        case e.EntryRedacted(entry=entry, by=by, reason=reason):
+            return "erased", f"entry {entry} by {plain(by)}{_because(reason)}"
+        case _:
+            return plain(type(event).__name__), ""
+
+
+def _decided(decision: Decision) -> str:
+    match decision.verdict:
+        case Expired(silence=silence):
+            return f"by nobody in time, which means: {plain(silence)}"
+        case Rejected(reason=why) | Withdrawn(reason=why) | Errored(message=why):
+            pass
+        case _:
+            why = decision.note
+    later = decision.effective_at > decision.at
+    effective = f", effective at {clock(decision.effective_at)}" if later else ""
+    how = f"by {plain(decision.by)}, {plain(decision.channel)}, digest {short(decision.digest)}"
+    return f"{how}{effective}{_because(why)}"
+
+
+def _outcome(outcome: Outcome) -> str:
+    match outcome:
+        case Returned(value=value):
+            return f"returned {brief(bytes(value).decode())}"
+        case Failed(error=error, message=message):
+            return f"failed with {brief(f'{error}: {message}')}"
+        case Declined(reason=reason):
+            return f"was declined{_because(reason)}"
+        case Unknown(reason=reason):
+            return f"is unknown{_because(reason)}"
+
+
+def _because(why: str) -> str:
+    return f": {brief(why)}" if why else ""
+
+
+def _args(args: bytes) -> str:
+    return args.decode()
