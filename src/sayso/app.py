@@ -66,7 +66,7 @@ class Sayso:
 
     ledger_class = Ledger
 
-    def __init__(  # noqa: PLR0913 - each has a default, and is given by name.
+    def __init__(
         self,
         store: str | Path | Store = "sayso.db",
         *,
@@ -152,15 +152,15 @@ class Sayso:
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
 
-    async def start(  # noqa: PLR0913 - each has a default, and is given by name.
+    async def start(
         self,
         agent: str,
-        input: str,  # noqa: A002 - what it is called everywhere else.
+        input: str,
         *,
         by: str | Principal,
         project: str | None = None,
         thread: str | None = None,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
         history: Iterable[Message] = (),
         key: str | None = None,
         metadata: dict[str, Any] | None = None,
@@ -189,7 +189,7 @@ class Sayso:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
         return RunHandle(self._open_parts, run_id)
 
-    async def decide(  # noqa: PLR0913 - each has a default, and is given by name.
+    async def decide(
         self,
         hold: str | HoldView,
         verdict: Verdict,
@@ -275,13 +275,9 @@ class Sayso:
         withdraws what it asks; to a finished run, this starts the next run of its thread.
         """
         run_id = run if isinstance(run, str) else run.id
-        return self.run(
-            await self._open_desk.say(run_id, text, by=person(by), supersede=supersede)
-        )
+        return self.run(await self._open_desk.say(run_id, text, by=person(by), supersede=supersede))
 
-    async def cancel(
-        self, run: str | RunHandle, *, by: str | Principal, reason: str = ""
-    ) -> None:
+    async def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
         """End a run: open holds are withdrawn at once, calls under way are waited for."""
         run_id = run if isinstance(run, str) else run.id
         await self._open_desk.cancel(run_id, by=person(by), reason=reason)
@@ -293,7 +289,7 @@ class Sayso:
         *,
         by: str | Principal,
         key: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the run goes on; only the wait ends.
+        timeout: float | None = None,
     ) -> Outcome:
         """Put one call of somebody else's agent through the gate; give its outcome once it has one.
 
@@ -372,7 +368,8 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
 
         return MemoryStore(clock=clock)
     if "://" in text and not text.startswith("sqlite:///"):
-        raise BadSetup(f"{text.split('://')[0]!r} is not a kind of store: use a path or 'memory:'")
+        kind = text.partition("://")[0]
+        raise BadSetup(f"{kind!r} is not a kind of store: use a path or 'memory:'")
     from sayso.store.sqlite import SqliteStore
 
     return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)

@@ -13,7 +13,7 @@ import pytest
 @pytest.fixture
 def shm_path() -> Iterator[Path]:
     """A folder in memory where there is one: a killed process cannot tell, and it is faster."""
-    shm = Path("/dev/shm")  # noqa: S108 - the folder inside it is private.
+    shm = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="sayso-", dir=shm if shm.is_dir() else None))
     yield root
     shutil.rmtree(root, ignore_errors=True)

@@ -6,6 +6,9 @@ creation and deletion. An image is what could be found after a power cut at some
 - what a file was told before its last sync is there;
 - of what it was told after, any part may be there: all, nothing, the first few, or any sectors;
 - a name that was made or removed since the folder's last sync may be there or not.
+
+SQLite syncs the folder itself when it first syncs a journal or a log; a `strict` disk does not
+count that, so that what the store does about its folder is tested alone.
 """
 
 from __future__ import annotations
@@ -23,10 +26,15 @@ SECTOR = 512
 class Disk(apsw.VFS):
     """Notes what SQLite does to its files, and passes it on."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, *, strict: bool = False, image: dict[str, bytes] | None = None
+    ) -> None:
         self.name = name
+        self.strict = strict
+        self.image = image or {}
+        """What is on it from the beginning."""
         self.log: list[tuple[Any, ...]] = []
-        self._inodes: dict[str, int] = {}
+        self._inodes = {base: -n for n, base in enumerate(self.image, 1)}
         super().__init__(name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
@@ -40,7 +48,7 @@ class Disk(apsw.VFS):
     def xDelete(self, path: str, sync_dir: bool) -> None:  # noqa: N802
         super().xDelete(path, sync_dir)
         self.log.append(("unlink", Path(path).name))
-        if sync_dir:
+        if sync_dir and not self.strict:
             self.log.append(("sync dir",))
 
     def sync_dir(self, path: str) -> None:
@@ -59,8 +67,7 @@ class DiskFile(apsw.VFSFile):
     def __init__(self, disk: Disk, name: Any, flags: list[int], base: str) -> None:
         self.disk = disk
         self.inode = disk.inode(base)
-        # SQLite syncs the folder with the first sync of a journal or a log that it has made.
-        self.syncs_dir = base.endswith(("-journal", "-wal"))
+        self.syncs_dir = base.endswith(("-journal", "-wal")) and not disk.strict
         super().__init__("", name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
@@ -82,10 +89,10 @@ class DiskFile(apsw.VFSFile):
 class Platter:
     """What is certainly on the disk at a point of the log, and what may be."""
 
-    def __init__(self) -> None:
-        self.files: dict[int, bytearray] = {}
+    def __init__(self, image: dict[str, bytes]) -> None:
+        self.files = {-n: bytearray(content) for n, content in enumerate(image.values(), 1)}
+        self.names = {name: -n for n, name in enumerate(image, 1)}
         self.pending: dict[int, list[tuple[Any, ...]]] = {}
-        self.names: dict[str, int] = {}
         self.renaming: list[tuple[Any, ...]] = []
         self.notes: list[tuple[Any, ...]] = []
 
@@ -124,10 +131,10 @@ class Platter:
         return found
 
 
-def replay(log: list[tuple[Any, ...]]) -> Iterator[Platter]:
-    """The same platter at every point of the log, one after another."""
-    platter = Platter()
-    for entry in log:
+def replay(disk: Disk) -> Iterator[Platter]:
+    """The same platter at every point of a disk's log, one after another."""
+    platter = Platter(disk.image)
+    for entry in disk.log:
         platter.take(entry)
         yield platter
 

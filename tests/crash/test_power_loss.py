@@ -17,13 +17,13 @@ from typing import Any
 import apsw
 import pytest
 
-from sayso.errors import StaleRun
-from sayso.store import audit, chain
+from sayso.errors import BrokenChain
+from sayso.store import chain
 from sayso.store.base import Entry, Key
 from sayso.store.migrate import released
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import hold_row, write
-from tests.crash.powerloss import Disk, Platter, replay
+from tests.crash.powerloss import Disk, replay
 
 SEEDS = 10
 IMAGES = 1000
@@ -37,20 +37,22 @@ CHECKPOINTS = (
 
 
 class Session:
-    """Two stores on one file, used at random."""
+    """Two stores on one file, used at random, perhaps on what an earlier session has left."""
 
-    def __init__(self, path: Path, disk: Disk, synchronous: str, chance: random.Random) -> None:
+    def __init__(
+        self, path: Path, disk: Disk, chance: random.Random, synchronous: str = "FULL"
+    ) -> None:
         self.path = path
         self.disk = disk
-        self.synchronous = synchronous
         self.chance = chance
+        self.synchronous = synchronous
         self.seqs: dict[str, int] = {}
         self.pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
 
-    async def run(self) -> None:
+    async def run(self, rounds: int) -> None:
         stores = [await self.open(), await self.open()]
-        for n in range(ROUNDS):
-            await asyncio.gather(*(self.append(self.chance.choice(stores)) for _ in range(4)))
+        for n in range(rounds):
+            await asyncio.gather(*(self.append(stores, f"run_{index}") for index in range(4)))
             await self.append_pair(self.chance.choice(stores))
             if n % 5 == 0:
                 self.checkpoint()
@@ -74,6 +76,7 @@ class Session:
         return store
 
     def checkpoint(self) -> None:
+        """Do what any process that has the file open may do at any time."""
         conn = apsw.Connection(str(self.path), vfs=self.disk.name)
         try:
             conn.wal_checkpoint(mode=self.chance.choice(CHECKPOINTS))
@@ -98,16 +101,11 @@ class Session:
             due_at=self.chance.choice((None, 1, 2)),
         )
 
-    async def append(self, store: SqliteStore) -> None:
-        # Any that is not in use: two stores at once on one run would only be stale.
-        run = f"run_{self.chance.randrange(10**9) if self.chance.random() < 0.3 else id(store) % 7}"
-        try:
-            one = self.make(run)
-            await store.append(one)
-        except StaleRun:
-            row = await store.load(run)
-            self.seqs[run] = row.seq if row else 0
-            return
+    async def append(self, stores: list[SqliteStore], run: str) -> None:
+        if self.chance.random() < 0.3:
+            run = f"run_{self.chance.randrange(10**9)}"
+        one = self.make(run)
+        await self.chance.choice(stores).append(one)
         self.disk.note("ack", run, one.after + len(one.entries))
 
     async def append_pair(self, store: SqliteStore) -> None:
@@ -119,36 +117,35 @@ class Session:
             self.disk.note("ack", *place)
 
 
-def find_faults(platter: Platter, folder: Path, session: Session, *, deep: bool) -> list[str]:
+def find_faults(notes: list[Any], path: Path, pairs: list[Any], *, deep: bool) -> list[str]:
     """Open what is left as SQLite would, and say what is wrong with it."""
-    acked: dict[str, int] = {}
-    for kind, *rest in platter.notes:
-        if kind == "ack":
-            acked[rest[0]] = max(rest[1], acked.get(rest[0], 0))
-    path = folder / session.path.name
     if not path.exists():
-        return ["the file is gone"] if ("open",) in platter.notes else []
+        return ["the file is gone"] if ("open",) in notes else []
     conn = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         if conn.pragma("user_version") != len(released()):
-            return ["the schema is gone"] if ("open",) in platter.notes else []
-        heads = _verify(conn)
-        lost = [f"{run} ends before {seq}" for run, seq in acked.items() if heads.get(run, 0) < seq]
+            return ["the schema is gone"] if ("open",) in notes else []
+        heads = verify_chains(conn)
+        lost = [f"{run} ends before {seq}" for run, seq in acked(notes) if heads.get(run, 0) < seq]
         half = [
             f"{pair} is half there"
-            for pair in session.pairs
+            for pair in pairs
             if len({heads.get(run, 0) >= seq for run, seq in pair}) == 2
         ]
         if deep and conn.pragma("integrity_check") != "ok":
             half.append("SQLite finds it damaged")
         return lost + half
-    except (apsw.Error, SystemError) as error:
+    except (apsw.Error, BrokenChain) as error:
         return [f"it cannot be read: {error!r}"]
     finally:
         conn.close()
 
 
-def _verify(conn: apsw.Connection) -> dict[str, int]:
+def acked(notes: list[Any]) -> list[tuple[str, int]]:
+    return [(note[1], note[2]) for note in notes if note[0] == "ack"]
+
+
+def verify_chains(conn: apsw.Connection) -> dict[str, int]:
     """Check every chain; give the last entry of each run."""
     heads: dict[str, int] = {}
     runs = conn.execute("select k, id, seq, hash from runs").fetchall()
@@ -177,46 +174,88 @@ def _verify(conn: apsw.Connection) -> dict[str, int]:
     return heads
 
 
-def cut_power(root: Path, seed: int, synchronous: str, images: int) -> tuple[int, list[str]]:
-    """Run one session and look at so many images; give how many were opened, and all faults."""
-    chance = random.Random(seed)
-    disk = Disk(f"disk-{synchronous}-{seed}")
-    session = Session(root / "sayso.db", disk, synchronous, chance)
-    asyncio.run(session.run())
-    points = sorted(chance.choices(range(len(disk.log)), k=images))
-    folder = root / "image"
-    faults: list[str] = []
-    looked = 0
-    for index, platter in enumerate(replay(disk.log)):
-        while points and points[0] == index:
-            points.pop(0)
-            looked += 1
-            _lay_out(folder, platter.image(chance))
-            deep = looked % 10 == 0
-            found = find_faults(platter, folder, session, deep=deep)
-            faults += [f"seed {seed}, point {index}: {fault}" for fault in found]
-    disk.unregister()
-    return looked, faults
+class PowerCut:
+    """Sessions on one disk, and what could be left of them."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.root = root
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.looked = 0
+        self.faults: list[str] = []
+        self.pairs: list[Any] = []
+
+    def live(self, disk: Disk, rounds: int, synchronous: str = "FULL") -> list[Any]:
+        """Run a session on the disk, on top of what is on it."""
+        path = lay_out(self.root / "live", disk.image)
+        session = Session(path, disk, self.chance, synchronous)
+        if path.exists():
+            conn = apsw.Connection(str(path))
+            session.seqs = verify_chains(conn) if conn.pragma("user_version") else {}
+            conn.close()
+            lay_out(self.root / "live", disk.image)
+        # A pair that was in flight when the power went is settled by now, one way or the other.
+        asyncio.run(session.run(rounds))
+        return session.pairs
+
+    def look(self, disk: Disk, pairs: list[Any], before: list[Any], images: int) -> Any:
+        """Look at images of random points; give one of them, and what was acknowledged by then."""
+        points = sorted(self.chance.choices(range(len(disk.log)), k=images))
+        chosen = self.chance.randrange(images)
+        left: Any = None
+        for index, platter in enumerate(replay(disk)):
+            while points and points[0] == index:
+                points.pop(0)
+                self.looked += 1
+                image = platter.image(self.chance)
+                path = lay_out(self.root / "image", image)
+                notes = before + platter.notes
+                found = find_faults(notes, path, pairs, deep=self.looked % 10 == 0)
+                self.faults += [f"seed {self.seed}, point {index}: {fault}" for fault in found]
+                if images - len(points) - 1 == chosen:
+                    left = image, notes
+        return left
 
 
-def _lay_out(folder: Path, image: dict[str, bytes]) -> None:
+def lay_out(folder: Path, image: dict[str, bytes]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name, content in image.items():
         if not name.endswith("-shm"):
             (folder / name).write_bytes(content)
+    return folder / "sayso.db"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_acknowledged_append_is_lost_to_a_power_cut(seed: int, shm_path: Path) -> None:
-    looked, faults = cut_power(shm_path, seed, "FULL", IMAGES)
+    cut = PowerCut(shm_path, seed)
+    first = Disk(f"first-{seed}", strict=seed % 2 == 0)
 
-    assert faults == []
-    assert looked == IMAGES
+    pairs = cut.live(first, ROUNDS)
+    image, notes = cut.look(first, pairs, [], IMAGES // 2)
+    second = Disk(f"second-{seed}", strict=seed % 2 == 0, image=image)
+    pairs += cut.live(second, ROUNDS // 2)
+    cut.look(second, pairs, notes, IMAGES // 2)
+
+    assert cut.faults == []
+    assert cut.looked == IMAGES
 
 
 def test_the_harness_sees_what_less_durability_loses(shm_path: Path) -> None:
-    _, faults = cut_power(shm_path, 1, "NORMAL", 300)
+    cut = PowerCut(shm_path, 1)
+    disk = Disk("normal")
 
-    assert sum("ends before" in fault for fault in faults) > 0
-    assert not any("half there" in fault or "cannot" in fault for fault in faults)
+    cut.look(disk, cut.live(disk, ROUNDS, "NORMAL"), [], 500)
+
+    assert sum("ends before" in fault for fault in cut.faults) > 100
+    assert not any("half there" in fault or "cannot" in fault for fault in cut.faults)
+
+
+def test_the_harness_sees_what_a_folder_without_a_sync_loses(shm_path: Path) -> None:
+    cut = PowerCut(shm_path, 2)
+    disk = Disk("forgetful", strict=True)
+    disk.sync_dir = lambda path: None
+
+    cut.look(disk, cut.live(disk, 5), [], 500)
+
+    assert any("is gone" in fault for fault in cut.faults)

@@ -78,18 +78,14 @@ rulings = st.builds(
     on_reject=st.sampled_from(["tell", "tell", "cancel"]),
     editable=st.sampled_from([True, True, False]),
 )
-people = st.sampled_from([MIRA, MIRA, ANN, AGENT])
 kinds = st.sampled_from(["held", "held", "ready", "declined"])
-verdicts = st.sampled_from(
-    [
-        Approved(),
-        Approved(),
-        Rejected(reason="no"),
-        answer("it was done"),
-        fail("who knows"),
-        Withdrawn(),
-    ]
-)
+VERDICTS: list[Verdict] = [
+    Approved(),
+    Rejected(reason="no"),
+    answer("it was done"),
+    fail("who knows"),
+    Withdrawn(),
+]
 FITTING = {
     "approval": {"approved", "rejected"},
     "doubt": {"approved", "rejected", "answered", "errored"},
@@ -315,16 +311,31 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.final)
     @rule()
     def begin_again(self) -> None:
+        """What has ended is not touched; begin another."""
         REACHED[self.model.final] += 1
+        run, finished = self.state, {"finished": RunFinished}
+        self.attempt(finished, lambda: verbs.say(run, "Hm.", by=MIRA, now=self.now))
+        self.attempt(finished, lambda: verbs.cancel(run, by=MIRA, now=self.now))
+        for n in range(1, self.model.opened + 1):
+            self.attempt(
+                {"not open": UnknownHold},
+                lambda n=n: verbs.settle(run, n, Approved(), by=MIRA, now=self.now),
+            )
+        assert verbs.sweep(run, now=self.now) == []
+        self.commit([e.LateResult(call="1.0", attempt=1, outcome=DONE)])
+        self.commit([e.EntryRedacted(entry=1, by=MIRA, at=self.now)])
+        self.the_journal_is_the_run()
         self.run, self.journal = None, []
         self.model, self.auditor = Model(), Auditor()
         self.begin()
 
+    @precondition(lambda self: self.model.holds)
     @rule(ms=st.sampled_from([1, UNDO_MS, WITHIN_MS]))
     def wait(self, ms: int) -> None:
         self.now += ms
 
-    @rule(supersede=st.booleans())
+    @precondition(lambda self: not self.model.final)
+    @rule(supersede=st.sampled_from([False, False, True]))
     def say(self, supersede: bool) -> None:
         model = self.model
         reasons: dict[str, type[Refused]] = {}
@@ -384,11 +395,14 @@ class Machine(RuleBasedStateMachine):
             model.final = "" if stale else "completed"
         self.commit(events)
 
-    @precondition(lambda self: self.model.opened)
-    @rule(data=st.data(), by=people, verdict=verdicts, undo=st.sampled_from([0, 0, UNDO_MS]))
-    def decide(self, data: st.DataObject, by: Principal, verdict: Verdict, undo: int) -> None:
-        n = data.draw(st.integers(1, self.model.opened))
-        hold, said = self.model.holds.get(n), word(verdict)
+    @precondition(lambda self: self.model.holds)
+    @rule(data=st.data(), undo=st.sampled_from([0, 0, UNDO_MS]))
+    def decide(self, data: st.DataObject, undo: int) -> None:
+        n = data.draw(st.sampled_from([*self.model.holds, *self.model.holds, self.model.opened]))
+        hold = self.model.holds.get(n)
+        fitting = [v for v in VERDICTS if hold and word(v) in FITTING[hold["kind"]]]
+        verdict = data.draw(st.sampled_from([*fitting * 3, *VERDICTS]))
+        by, said = self.somebody(data, hold), word(verdict)
         reasons = self.reasons(hold, by)
         if hold and said not in FITTING[hold["kind"]]:
             reasons["wrong verdict"] = WrongVerdict
@@ -407,10 +421,11 @@ class Machine(RuleBasedStateMachine):
             self.model.after()
 
     @precondition(lambda self: self.model.holds)
-    @rule(data=st.data(), by=people, ruling=rulings)
-    def edit(self, data: st.DataObject, by: Principal, ruling: Require) -> None:
+    @rule(data=st.data(), ruling=rulings)
+    def edit(self, data: st.DataObject, ruling: Require) -> None:
         n = self.pick(data, self.model.holds)
         hold = self.model.holds[n]
+        by = self.somebody(data, hold)
         call = self.model.calls[hold["call"]]
         version = call["version"] + 1
         digest = f"{hold['call']}v{version}"
@@ -438,6 +453,11 @@ class Machine(RuleBasedStateMachine):
             }
             REACHED["edited for somebody else"] += not may_decide(hold["who"], by)
 
+    def somebody(self, data: st.DataObject, hold: dict[str, Any] | None) -> Principal:
+        """Mostly somebody who may decide this."""
+        able = [by for by in (MIRA, ANN) if hold and may_decide(hold["who"], by)]
+        return data.draw(st.sampled_from([*able * 5, MIRA, ANN, AGENT]))
+
     def reasons(self, hold: dict[str, Any] | None, by: Principal) -> dict[str, type[Refused]]:
         """Why this person may not decide this hold now."""
         if hold is None:
@@ -451,11 +471,12 @@ class Machine(RuleBasedStateMachine):
             found["too late"] = HoldExpired
         return found
 
-    @precondition(lambda self: self.model.holds)
-    @rule(data=st.data(), by=people)
-    def undo(self, data: st.DataObject, by: Principal) -> None:
+    @precondition(lambda self: any(hold["decided"] for hold in self.model.holds.values()))
+    @rule(data=st.data())
+    def undo(self, data: st.DataObject) -> None:
         n = self.pick(data, self.model.holds)
         hold = self.model.holds[n]
+        by = data.draw(st.sampled_from([hold["by"] or MIRA, hold["by"] or MIRA, MIRA, ANN]))
         reasons: dict[str, type[Refused]] = {}
         if not hold["decided"] or self.now >= hold["effective_at"]:
             reasons["nothing to undo"] = CannotUndo
@@ -483,22 +504,16 @@ class Machine(RuleBasedStateMachine):
         while events := verbs.sweep(self.state, now=self.now):
             self.commit(events)
 
-    @precondition(lambda self: self.model.turn)
+    @precondition(lambda self: self.model.turn and not self.model.final)
     @rule(error=st.sampled_from(["", "broken"]), really=st.sampled_from([False, False, True]))
     def cancel(self, error: str, really: bool) -> None:
-        if not really:
-            return  # A run that is always cancelled early gets nowhere.
-        reasons: dict[str, type[Refused]] = {}
-        if self.model.final:
-            reasons["finished"] = RunFinished
-        else:
+        if really:  # A run that is always cancelled early gets nowhere.
             self.model.end("failed" if error else "cancelled")
-        self.attempt(
-            reasons,
-            lambda: verbs.cancel(self.state, by=MIRA, now=self.now, reason="enough", error=error),
-        )
+            self.commit(
+                verbs.cancel(self.state, by=MIRA, now=self.now, reason="enough", error=error)
+            )
 
-    @precondition(lambda self: self.model.calls)
+    @precondition(lambda self: self.model.could_start())
     @rule(data=st.data(), wrong=st.sampled_from([False, False, False, True]))
     def start(self, data: st.DataObject, wrong: bool) -> None:
         refs = data.draw(st.sets(st.sampled_from(sorted(self.model.calls)), min_size=1))
@@ -526,12 +541,13 @@ class Machine(RuleBasedStateMachine):
 
     def under_way(self, data: st.DataObject) -> tuple[str, int, bool]:
         """Some call, one of its attempts, and whether that one is under way."""
-        ref = self.pick(data, self.model.calls)
-        call = self.model.calls[ref]
+        running = [ref for ref, call in self.model.calls.items() if call["state"] == "started"]
+        ref = data.draw(st.sampled_from([*running * 5, *self.model.calls, "9.9"]))
+        call = self.model.calls.get(ref, {"state": "", "attempt": 1})
         attempt = max(0, call["attempt"] + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
         return ref, attempt, call["state"] == "started" and attempt == call["attempt"]
 
-    @precondition(lambda self: self.model.calls)
+    @precondition(lambda self: self.model.executing() or self.model.turn > 1)
     @rule(data=st.data(), outcome=st.sampled_from([DONE, Failed(message="x"), Unknown(reason="?")]))
     def finish(self, data: st.DataObject, outcome: Any) -> None:
         ref, attempt, counts = self.under_way(data)

@@ -164,7 +164,9 @@ async def look_at(store: MemoryStore, story: Story, plan: Plan) -> Found:
     )
 
 
-def tell(delays: dict[int, tuple[float, bool]], ledger: type[Ledger] = Ledger, **how: bool) -> Found:
+def tell(
+    delays: dict[int, tuple[float, bool]], ledger: type[Ledger] = Ledger, **how: bool
+) -> Found:
     story = Story(**{"sibling": False, "cancel": False, "deadline": False, "slow": False} | how)
     return run_virtual(happen(story, Plan(delays), ledger))
 

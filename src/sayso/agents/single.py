@@ -58,5 +58,5 @@ class SingleCall:
         return Prompt(messages=messages)
 
     def read(self, answer: Answer) -> Reading:
-        """The call is the result; the answer says only that it is over."""
+        """Take the answer for what it is: word that the call is over."""
         return Reading(output=encode_value(answer.text))

@@ -25,7 +25,7 @@ from sayso.cli.show import print_run, read_run
 from sayso.cli.timeline import clock, short
 from sayso.domain.events import Recorded
 from sayso.domain.hold import Decision, Verdict, approve, reject
-from sayso.errors import AlreadyDecided, Refused, SaysoError
+from sayso.errors import AlreadyDecided, BadValue, SaysoError
 from sayso.store.audit import Report, verify
 from sayso.store.base import RunRow
 from sayso.store.views import HoldView
@@ -50,9 +50,9 @@ Choose = Callable[[HoldView], Verdict]
 def demo(ctx: click.Context, headless: bool, keep: Path | None) -> None:  # noqa: FBT001
     """Watch an agent stop for a person, lose its process, and carry on in another one.
 
-    An agent is asked to pay. It stops, because paying needs a person, and its process is killed. You
-    approve, edit or reject; a new process carries on; the payment is made once, or not at all. It
-    needs no network and no key. Exits with 1 if anything is not as promised.
+    An agent is asked to pay. It stops, because paying needs a person, and its process is killed.
+    You approve, edit or reject; a new process carries on; the payment is made once, or not at all.
+    It needs no network and no key. Exits with 1 if anything is not as promised.
 
     \b
     Examples:
@@ -69,9 +69,7 @@ def demo(ctx: click.Context, headless: bool, keep: Path | None) -> None:  # noqa
             click.secho(f"NOT AS PROMISED: {plain(claim)}", fg="red", err=True)
         click.echo(f"\npayments made: {len(story.payments)}")
         if keep is not None:
-            click.echo(
-                f"Kept in {plain(keep)}: look with `sayso show {store_path(keep)} {RUN_ID}`."
-            )
+            click.echo(f"Kept: look again with `sayso show {plain(store_path(keep))} {RUN_ID}`.")
     if found:
         ctx.exit(NOT_AS_PROMISED)
 
@@ -83,7 +81,7 @@ def _play(directory: Path, choose: Choose) -> Story:
         shown = app.run(RUN_ID).view().holds[0]
         _say(3, "The request is still there:")
         _show_request(shown)
-        decided = _decide(app, shown, choose)
+        verdict, decided = _decide(app, shown, choose)
         resumed_pid, resumed = _resume(directory)
         _say(5, f"A new process, {resumed_pid}, has carried on. The agent says:")
         click.echo(f"   {plain(resumed['output'])}")
@@ -91,11 +89,9 @@ def _play(directory: Path, choose: Choose) -> Story:
         _, again = _resume(directory)
         click.echo("   And one more process has resumed the run: there was nothing left to do.")
     row, journal, report = asyncio.run(_read(directory))
-    assert decided.decision is not None, "a hold that was just decided has its decision"
     return Story(
         who=WHO,
-        word=decided.decision.word,
-        args=decided.args,
+        verdict=verdict,
         before=before,
         killed_with=killed_with,
         shown=shown,
@@ -120,9 +116,7 @@ def _stop_and_kill(directory: Path) -> tuple[dict[str, Any], int]:
         _say(2, f"Its process is killed now: kill -9 {process.pid}")
         process.kill()
         killed_with = process.wait()
-    click.echo(
-        f"   Process {process.pid} is gone (signal {-killed_with}). No process runs the agent."
-    )
+    click.echo(f"   Process {process.pid} is gone (signal {-killed_with}). Nothing runs the agent.")
     return before, killed_with
 
 
@@ -134,20 +128,18 @@ def _show_request(hold: HoldView) -> None:
     click.echo(f"   {who} may decide. Digest of exactly this: {short(hold.digest)}")
 
 
-def _decide(app: Sayso, shown: HoldView, choose: Choose) -> HoldView:
+def _decide(app: Sayso, shown: HoldView, choose: Choose) -> tuple[Verdict, HoldView]:
     while True:
         try:
-            decided = app.decide(shown, choose(shown), by=WHO, channel="terminal")
-        except Refused as error:
-            click.secho(f"   That was refused: {plain(error)}", fg="red")
+            verdict = choose(shown)
+            decided = app.decide(shown, verdict, by=WHO, channel="terminal")
+        except BadValue as error:
+            click.secho(f"   That cannot be: {plain(error)}", fg="red")
             continue
-        assert decided.decision is not None
-        _say(4, f"{_told(decided.decision)}; durable before it was acknowledged.")
+        _say(4, f"Recorded: {_told(decided.decision)}.")
         if decided.version > shown.version:
-            click.echo(
-                f"   The edit made version {decided.version} of it: {plain(decided.args_json)}"
-            )
-        return decided
+            click.echo(f"   The edit is version {decided.version}: {plain(decided.args_json)}")
+        return verdict, decided
 
 
 def _approve(hold: HoldView) -> Verdict:
@@ -191,7 +183,9 @@ async def _read(directory: Path) -> tuple[RunRow, list[Recorded], Report]:
         return row, journal, await verify(store)
 
 
-def _told(decision: Decision) -> str:
+def _told(decision: Decision | None) -> str:
+    if decision is None:
+        return "no decision"
     when = clock(decision.at)
     return f"{decision.word} by {plain(decision.by)} at {when} on digest {short(decision.digest)}"
 

@@ -9,7 +9,8 @@ import msgspec
 from sayso.cli.demo_agent import ASKED, Payment
 from sayso.domain import events as e
 from sayso.domain.call import call_id
-from sayso.domain.hold import Decision
+from sayso.domain.digest import decode_value
+from sayso.domain.hold import VERDICT_WORDS, Approved, Decision, Verdict
 from sayso.store.audit import Report
 from sayso.store.base import RunRow
 from sayso.store.views import HoldView
@@ -21,10 +22,8 @@ class Story(msgspec.Struct, kw_only=True):
     """Everything that the demo saw on its way."""
 
     who: str
-    word: str
-    """What was decided: approved or rejected."""
-    args: dict[str, Any]
-    """What was decided on, after the edit if there was one."""
+    verdict: Verdict
+    """What was said at the terminal."""
     before: dict[str, Any]
     """What the first agent process said before it was killed."""
     killed_with: int
@@ -62,28 +61,27 @@ def _about_the_wait(story: Story) -> dict[str, bool]:
 
 def _about_the_decision(story: Story) -> dict[str, bool]:
     decided, decision = story.decided, story.decided.decision
-    edited = decided.args != story.shown.args
     if decision is None:
         return {"the decision was recorded": False}
+    word, args = _said(story)
+    edited = args != story.shown.args
     return {
         f"the decision is {story.who}'s": (decision.by.id, decision.by.kind)
         == (story.who, "person"),
-        f"the decision is: {story.word}": decision.word == story.word,
+        f"the decision is: {word}": decision.word == word,
         "it carries the digest of what is decided on": decision.digest == decided.digest,
         "an edit makes another version with another digest": edited
         == (decided.digest != story.shown.digest)
         == (decided.version == story.shown.version + 1),
-        "the arguments are those decided on": decided.args == story.args,
+        "the arguments are those decided on": decided.args == args,
         "the second click was refused and told what stands": story.second == decision,
     }
 
 
 def _about_the_end(story: Story) -> dict[str, bool]:
-    call = call_id(story.row.id, "1.0")
-    expected = [
-        Payment(**story.args, key=call, pid=story.resumed_pid)
-        for _ in range(story.word == "approved")
-    ]
+    word, args = _said(story)
+    payment = Payment(**args, key=call_id(story.row.id, "1.0"), pid=story.resumed_pid)
+    expected = [payment] if word == "approved" else []
     finished = {"status": "completed", "error": None}
     return {
         f"exactly {len(expected)} payments, as decided, by the new process": story.payments
@@ -100,6 +98,13 @@ def _about_the_end(story: Story) -> dict[str, bool]:
         "the journal has no gap": [entry.seq for entry in story.journal]
         == list(range(1, story.row.seq + 1)),
     }
+
+
+def _said(story: Story) -> tuple[str, Any]:
+    """Give what was said in one word, and about which arguments."""
+    edit = story.verdict.args if isinstance(story.verdict, Approved) else None
+    args = story.shown.args if edit is None else decode_value(bytes(edit))
+    return VERDICT_WORDS[type(story.verdict)], args
 
 
 def _count(story: Story, kind: type[e.Event]) -> int:

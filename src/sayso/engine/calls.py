@@ -53,7 +53,7 @@ async def propose_starts(
             elif check.request is not None:
                 requests.append(check.request)
             else:
-                start = start_of(driver, row.ref, row.tool, row.digest, worker, tick)
+                start = start_of(driver, row, worker=worker, tick=tick)
                 found += verbs.start_calls(run, [start])
         return found + verbs.open_holds(run, requests, now=now)
 
@@ -91,7 +91,7 @@ async def record(parts: Parts, run_id: str, ref: str, attempt: int, result: Resu
     deadline = parts.store.tick() + parts.bounds.result_patience_s * 1000
 
     def verb(run: Run) -> list[e.Event]:
-        return _events(parts, run, ref, attempt, result, ruling)
+        return _events(parts, run, ref, attempt, result=result, ruling=ruling)
 
     while True:
         try:
@@ -107,8 +107,8 @@ async def record(parts: Parts, run_id: str, ref: str, attempt: int, result: Resu
             return
 
 
-def _events(  # noqa: PLR0913 - what is known of an attempt, and where.
-    parts: Parts, run: Run, ref: str, attempt: int, result: Result, ruling: Require
+def _events(
+    parts: Parts, run: Run, ref: str, attempt: int, *, result: Result, ruling: Require
 ) -> list[e.Event]:
     match result:
         case Done(outcome=outcome, why=why):
@@ -135,7 +135,7 @@ async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
 
 
 def context_of(parts: Parts, run: Run, ref: str, attempt: int) -> Context:
-    """What a tool is told of its call."""
+    """Gather what a tool is told of its call."""
     return Context(
         run_id=run.id,
         call_id=call_id(run.id, ref),

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from sayso.domain import codec
+from sayso.domain import codec, verbs
 from sayso.domain import events as e
-from sayso.domain import verbs
 from sayso.domain.digest import call_digest, suspension_digest
 from sayso.domain.hold import (
     VERDICT_WORDS,
@@ -114,7 +113,7 @@ class Decider:
         await self._parts.ledger.write(run_id, lambda run: verbs.undo(run, n, by=by, now=now))
         return await self._found(run_id, n)
 
-    async def _settle(  # noqa: PLR0913 - one path for one hold and for many.
+    async def _settle(
         self,
         run: Run,
         ns: Sequence[int],
@@ -265,7 +264,9 @@ def _place(prefix: str, name: str) -> tuple[str, int]:
 def _check(request: Decide) -> None:
     verdict = request.verdict
     if type(verdict) not in VERDICT_WORDS:
-        raise WrongVerdict(f"{verdict!r} is not a verdict: use approve(), reject(), answer(), fail()")
+        raise WrongVerdict(
+            f"{verdict!r} is not a verdict: use approve(), reject(), answer(), fail()"
+        )
     if isinstance(verdict, Rejected):
         check_text(verdict.reason, "the reason", REASON_MAX)
     if isinstance(verdict, Errored):

@@ -88,9 +88,7 @@ class Desk:
             key=request.key or "",
         )
         try:
-            run = await self._parts.ledger.begin(
-                event, worker=self._takes(request.agent), key=key
-            )
+            run = await self._parts.ledger.begin(event, worker=self._takes(request.agent), key=key)
         except KeyReused:
             run_id = None if key is None else await self._started(key)
             if run_id is None:
@@ -98,9 +96,7 @@ class Desk:
             return run_id
         return run.id
 
-    async def say(
-        self, run_id: str, text: str, *, by: Principal, supersede: bool = False
-    ) -> str:
+    async def say(self, run_id: str, text: str, *, by: Principal, supersede: bool = False) -> str:
         """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
         check_text(text, "the message", INPUT_MAX)
         run = await self._parts.ledger.load(run_id)

@@ -6,7 +6,6 @@ because workers also look at `claim` by themselves.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Protocol
 
 from sayso.store.base import Store

@@ -65,9 +65,7 @@ class Feed:
         finally:
             watch.close()
 
-    async def follow_all(
-        self, run_id: str, *, after: int = 0
-    ) -> AsyncIterator[e.Recorded | Delta]:
+    async def follow_all(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Recorded | Delta]:
         """Like `follow`, with the text of turns under way in between."""
         queue: asyncio.Queue[Delta] = asyncio.Queue(DELTAS_MAX)
         self._readers.setdefault(run_id, set()).add(queue)

@@ -249,5 +249,3 @@ def stands(run: Run, ruling: Require, decision: Decision) -> bool:
 def clean_text(text: str) -> str:
     """Make text from outside storable: what is not a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-

@@ -62,7 +62,7 @@ class RunHandle:
         *,
         final: bool = False,
         held: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - the run goes on; only the wait ends.
+        timeout: float | None = None,
     ) -> RunView:
         """Wait until the run is suspended or finished; with `final`, until it is finished; with
         `held`, also as soon as anything waits for a person while the rest goes on.
@@ -83,7 +83,7 @@ class RunHandle:
         self,
         ref: str,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109
+        timeout: float | None = None,
     ) -> Outcome:
         """Wait until the run is finished; give the outcome of one of its calls."""
         await self._until(lambda row: row.status not in ("running", "suspended"), timeout)

@@ -139,9 +139,7 @@ class Ledger:
             return None
         self._drop(run_id)
         run = apply_all(live.run, (event,))
-        write = self._write(
-            live, run, (event,), owner=event.worker, owner_was=event.before
-        )
+        write = self._write(live, run, (event,), owner=event.worker, owner_was=event.before)
         try:
             answer = await self._commit(write, self.store.append(write))
         except StaleRun:
@@ -168,7 +166,7 @@ class Ledger:
                 del self._lives[run_id]
 
     async def live(self, run_id: str) -> Live:
-        """The run in memory if it is there and not stale, else as it was last committed."""
+        """Give the run in memory if it is there and not stale, else as it was last committed."""
         live = self._lives.get(run_id)
         if live is not None and not live.stale:
             return live
@@ -186,7 +184,7 @@ class Ledger:
         return await self.live(run_id)
 
     async def transcript(self, run_id: str) -> Transcript:
-        """The run's conversation up to its present state, appends under way included."""
+        """Give the run's conversation up to now, appends under way included."""
         while True:
             live = await self.live(run_id)
             found = live.transcript
@@ -258,9 +256,7 @@ class Ledger:
         self._tell(sent.run, sent.owner)
         return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
 
-    def _send(
-        self, live: Live, verb: Verb, *, worker: str, key: Key | None
-    ) -> _Sent | None:
+    def _send(self, live: Live, verb: Verb, *, worker: str, key: Key | None) -> _Sent | None:
         """Run a verb and hand its append over, with no await in between."""
         before = live.run
         events = tuple(verb(before))
@@ -293,7 +289,7 @@ class Ledger:
             return ""
         return worker if worker and not owner else None
 
-    def _write(  # noqa: PLR0913 - one place that knows every field of a write.
+    def _write(
         self,
         live: Live | None,
         after: Run,

@@ -194,9 +194,7 @@ class RunLoop:
         """Record what became of an attempt, and take the next turn while that is committed."""
         try:
             found = await result
-            recorded = asyncio.ensure_future(
-                record(self._parts, self.run_id, ref, attempt, found)
-            )
+            recorded = asyncio.ensure_future(record(self._parts, self.run_id, ref, attempt, found))
             try:
                 # The record is handed over in its first step; the turn then builds on it.
                 await asyncio.sleep(0)

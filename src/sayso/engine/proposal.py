@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from sayso.domain.call import Call
+from sayso.domain.run import CallRow
 from sayso.domain.verbs import Start
 from sayso.engine.ledger import Verb
 from sayso.engine.ports import Driver
@@ -18,14 +20,12 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """When it was made, by the lease clock: a start must not be much older than this."""
 
 
-def start_of(
-    driver: Driver, ref: str, tool: str, digest: str, worker: str, tick: int
-) -> Start:
+def start_of(driver: Driver, call: Call | CallRow, *, worker: str, tick: int) -> Start:
     """Say how a call is to be started."""
-    found = driver.tools[tool]
+    found = driver.tools[call.tool]
     return Start(
-        ref=ref,
-        digest=digest,
+        ref=call.ref,
+        digest=call.digest,
         worker=worker,
         tick=tick,
         timeout_ms=found.timeout_ms,

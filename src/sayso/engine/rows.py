@@ -9,13 +9,11 @@ from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.store.base import HoldRow
 
-_TOUCHES = (
-    e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
-)
+_TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
 
 
 def hold_rows(run: Run, events: tuple[e.Event, ...]) -> tuple[HoldRow, ...]:
-    """The rows of every hold that these events touch, as they are after the last of them."""
+    """Make the rows of every hold that these events touch, as they are after the last."""
     rows: dict[int, HoldRow] = {}
     if not any(isinstance(event, _TOUCHES) for event in events):
         return ()

@@ -1,5 +1,4 @@
-"""Taking a turn: ask the model, put its calls through the gate, and propose one append for it all.
-"""
+"""Taking a turn: ask the model, put its calls through the gate, propose one append for it all."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ SAYSO = Principal(kind="service", id="sayso")
 
 
 async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Proposal | None:
-    """Take the turn that a strand is due; None if it is not. `ModelFailed` if there is no answer.
-    """
+    """Take the turn that a strand is due; None if it is not. Raise `ModelFailed` for no answer."""
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     strand = run.strand(name)
@@ -53,7 +51,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     )
     free = [one.call for one in admitted if one.request is None and one.outcome is None]
     tick = parts.store.tick()
-    starts = [start_of(driver, c.ref, c.tool, c.digest, worker, tick) for c in free]
+    starts = [start_of(driver, c, worker=worker, tick=tick) for c in free]
     reading = None if admitted else driver.read(answer)
 
     def verb(run: Run) -> list[e.Event]:

@@ -233,7 +233,7 @@ class Store(Protocol):
         ...
 
     def tick(self) -> int:
-        """The lease clock: milliseconds that no change of the wall clock moves, the same for every
+        """Give the lease clock: milliseconds that no change of the wall clock moves, the same for every
         process that shares the store.
         """
         ...
@@ -261,7 +261,7 @@ class Store(Protocol):
         ...
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """Read single entries of a run, in ascending order; those that are not there are left out."""
+        """Read single entries of a run, in ascending order, without those that are not there."""
         ...
 
     async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:

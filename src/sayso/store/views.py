@@ -9,7 +9,7 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import call_id
 from sayso.domain.digest import decode_value
-from sayso.domain.hold import Decision, hold_id, request_id
+from sayso.domain.hold import Decision, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.run import Run
 from sayso.domain.transcript import Transcript
@@ -95,7 +95,7 @@ def hold_view(found: HoldFound) -> HoldView:
     revision = None if found.revision is None else decode(found.revision)
     ruling = revision.ruling if isinstance(revision, e.HoldRevised) else opened.ruling
     args = _args(found)
-    doubt = opened.ask.why if row.kind == "in_doubt" else ""  # type: ignore[union-attr]
+    doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     return HoldView(
         id=hold_id(row.run_id, row.n),
         run_id=row.run_id,

@@ -40,6 +40,7 @@ class AppendContract(StoreCase):
                 status="running",
                 seq=2,
                 hash=journal[-1].hash,
+                last=first.entries[-1].id,
                 fold=3,
                 state=b"state",
                 due_at=7,
@@ -77,6 +78,22 @@ class AppendContract(StoreCase):
             assert await store.load("run_1") == before
             assert await store.load("run_2") is None
             assert len(await store.tail()) == 2
+
+    async def test_an_append_after_somebody_elses_entry_of_the_same_number_is_stale(self) -> None:
+        async with self.opened() as store:
+            first, mine = write(), write(after=1)
+            await store.append(first)
+            await store.append(write(after=1))
+
+            mine_was_refused = store.append(mine)
+            builds_on_mine = store.append(write(after=2, after_id=mine.entries[-1].id))
+
+            await refused(StaleRun, mine_was_refused)
+            await refused(StaleRun, builds_on_mine)
+            row = await store.load("run_1")
+            assert row is not None
+            await store.append(write(after=2, after_id=row.last))
+            await refused(StaleRun, store.append(write(after=3, after_id=first.entries[0].id)))
 
     async def test_appends_are_committed_in_the_order_of_the_calls(self) -> None:
         async with self.opened() as store:
