@@ -282,6 +282,15 @@ class Sayso:
         run_id = run if isinstance(run, str) else run.id
         await self._open_desk.cancel(run_id, by=person(by), reason=reason)
 
+    async def redact(
+        self, run: str | RunHandle, entry: int, *, by: str | Principal, reason: str = ""
+    ) -> None:
+        """Erase what an entry of a finished run says. That it was there, and its place in the
+        chain, remain and still verify.
+        """
+        run_id = run if isinstance(run, str) else run.id
+        await self._open_desk.redact(run_id, entry, by=person(by), reason=reason)
+
     async def gate(
         self,
         tool: str | Tool,

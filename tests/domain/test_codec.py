@@ -17,8 +17,9 @@ from sayso.domain.codec import (
     encode_decision,
     encode_event,
     encode_run,
+    encode_verdict,
 )
-from sayso.domain.hold import Approved
+from sayso.domain.hold import Approved, Rejected, approve
 from sayso.domain.policy import Require
 from sayso.domain.run import Run
 from sayso.errors import BadValue, NotUnderstood
@@ -249,3 +250,10 @@ def test_a_decision_is_read_back():
     assert decode_decision(encode_decision(made)) == made
     with pytest.raises(NotUnderstood):
         decode_decision(encode_decision(made)[:-1])
+
+
+def test_verdicts_are_told_apart_by_their_bytes():
+    said = [Approved(), approve({}), approve({"amount": 20}), Rejected(), Rejected(reason="no")]
+
+    assert len({encode_verdict(verdict) for verdict in said}) == len(said)
+    assert encode_verdict(approve({"b": 1, "a": 2})) == encode_verdict(approve({"a": 2, "b": 1}))

@@ -67,9 +67,11 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(main)
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        # What is cancelled may leave others behind.
+        while tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.close()
 
 

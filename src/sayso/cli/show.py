@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from sayso.store.journal import read_journal, recorded
 from sayso.store.views import moment
 
 RUNS_SHOWN = 50
+_SPECIAL = re.compile(r"[^\x20-\x7e]")
 
 
 @click.command(short_help="Print what happened in a run, or list the runs.")
@@ -79,6 +81,12 @@ def _row_json(row: RunRow) -> str:
 
 
 def _entry_json(entry: Recorded) -> str:
-    event = None if entry.event is None else json.loads(codec.encode_event(entry.event))
-    at = moment(entry.at).isoformat()
-    return json.dumps({"seq": entry.seq, "at": at, "type": entry.type, "event": event})
+    head = json.dumps({"seq": entry.seq, "at": moment(entry.at).isoformat(), "type": entry.type})
+    event = b"null" if entry.event is None else codec.encode_event(entry.event)
+    # As it was written: to parse a number and write it again might change it.
+    return f'{head[:-1]}, "event": {_SPECIAL.sub(_escape, event.decode())}}}'
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Write a character as JSON does in pure ASCII: it can only be inside of a string."""
+    return re.sub("(....)", r"\\u\1", found[0].encode("utf-16-be").hex())

@@ -88,7 +88,9 @@ CALL_MOVES: dict[type[e.Event], dict[CallState, CallState]] = {
     e.CallDoubted: {_S.STARTED: _S.DOUBTED},
     e.CallFinished: {state: _S.DONE for state in _S if state is not _S.DONE},
 }
-"""Which event moves a call from which state to which. `HoldSettled` moves it only by a yes."""
+"""Which event moves a call from which state to which. `HoldSettled` moves it only by a yes, and
+`AttemptVoided` takes a call that was approved back to approved.
+"""
 
 _WAITING = (_S.READY, _S.APPROVED)
 

@@ -21,7 +21,7 @@ from sayso.engine.ids import check_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.parts import Parts
 from sayso.engine.worker import Worker
-from sayso.errors import KeyReused, NotAllowed, ThreadBusy, UnknownAgent
+from sayso.errors import KeyReused, NotAllowed, RunWaiting, ThreadBusy, UnknownAgent
 from sayso.store.base import HoldFound, Key
 
 INPUT_MAX = 1_000_000
@@ -141,6 +141,17 @@ class Desk:
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""
         return await self._decider.undo(hold, by=by)
+
+    async def redact(self, run_id: str, entry: int, *, by: Principal, reason: str = "") -> None:
+        """Erase the content of an entry of a finished run."""
+        check_text(reason, "the reason", REASON_MAX)
+        run = await self._parts.ledger.load(run_id)
+        self._own(run, by)
+        if not run.final:
+            raise RunWaiting(f"{run_id!r} is not finished: nothing of it can be erased yet")
+        now = self._parts.store.now()
+        event = e.EntryRedacted(entry=entry, by=by, at=now, reason=reason)
+        await self._parts.ledger.redact(run_id, event)
 
     async def _started(self, key: Key) -> str | None:
         if not await is_retry(self._parts.store, key):

@@ -27,6 +27,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import entry_id
 from sayso.engine.rows import hold_rows
 from sayso.errors import (
+    BadValue,
     CommitUnknown,
     RunExists,
     SaysoError,
@@ -146,6 +147,16 @@ class Ledger:
             return None
         self._tell(run, event.worker)
         return Written(run=run, owner=event.worker, events=(event,), at=answer.at)
+
+    async def redact(self, run_id: str, event: e.EntryRedacted) -> None:
+        """Erase the content of an entry of a finished run; its hash stays, and the chain holds."""
+        live = await self._read(run_id)
+        if not 0 < event.entry <= live.run.seq:
+            raise BadValue(f"{run_id!r} has no entry {event.entry}")
+        run = apply_all(live.run, (event,))
+        write = self._write(live, run, (event,), owner=None)
+        await self.store.append(msgspec.structs.replace(write, redacts=(event.entry,)))
+        self._drop(run_id)
 
     async def pin(self, run_id: str) -> Live:
         """Keep a run in memory until `unpin`, and give its present state."""

@@ -14,12 +14,14 @@ from sayso.domain import events as e
 from sayso.domain.hold import Decision, Hold, HoldStatus
 from sayso.domain.lifecycle import apply, status_of
 from sayso.domain.run import FOLD, Run
-from sayso.errors import BrokenChain, SaysoError
+from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
 from sayso.store.journal import decode, read_journal
 
 _TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
+_ODD = (AttributeError, OverflowError, TypeError, ValueError)
+"""What comes of a column that holds another kind of value than was ever put there."""
 _LOOKS_MAX = 5
 """How often to look at a run that others write to meanwhile."""
 
@@ -53,14 +55,18 @@ class Report(msgspec.Struct, kw_only=True):
 async def verify(store: Store, progress: Callable[[Report], None] | None = None) -> Report:
     """Check every run of a store; `progress` hears of it after every page."""
     report = Report()
-    await _check_order(store, report)
-    before: str | None = None
-    while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
-        for row in page:
-            await _check_run(store, row, report)
-        before = page[-1].id
-        if progress is not None:
-            progress(report)
+    try:
+        await _check_order(store, report)
+        before: str | None = None
+        while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
+            for row in page:
+                await _check_run(store, row, report)
+            before = page[-1].id
+            if progress is not None:
+                progress(report)
+    except StoreError as error:
+        # Nothing more can be read; what was found until here still counts.
+        report.faults.append(Fault(run_id="", what=str(error)))
     return report
 
 
@@ -89,7 +95,7 @@ async def _check_run(store: Store, row: RunRow, report: Report) -> None:
         report.faults += [Fault(run_id=row.id, what=what) for what in faults]
     except BrokenChain as error:
         report.faults.append(Fault(run_id=row.id, what=str(error), seq=error.__dict__["seq"]))
-    except SaysoError as error:
+    except (SaysoError, *_ODD) as error:
         report.faults.append(Fault(run_id=row.id, what=str(error)))
 
 

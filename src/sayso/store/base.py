@@ -323,5 +323,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was handed over, then let go of everything. Closing twice is fine."""
+        """Finish what was handed over, then let go of everything, but for the proof that workers
+        which did not retire may still be alive. Closing twice is fine.
+        """
         ...

@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeVar
 
 import apsw
 
-from sayso.errors import StoreClosed, StoreError, StoreForked
+from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
 from sayso.store.admit import check_shape, page_size
 from sayso.store.base import (
     PAGE_MAX,
@@ -206,7 +206,8 @@ class SqliteStore:
                 self._reader.close()
             self._queue.close()
         await self._writer.gone()
-        self._leases.close()
+        # The lock of a worker that did not retire stays until this process ends: a call that it was
+        # cut off in may still be under way in a thread.
 
     def _proof(self, worker: str, boot: str | None, lease_until: int | None) -> Proof | None:
         if boot is None or lease_until is None:
@@ -239,6 +240,9 @@ class SqliteStore:
             if isinstance(error, FATAL):
                 self._writer.failed = stopped(error, self._path)
             raise self._writer.failed or translate(error, self._path) from None
+        except (AttributeError, TypeError, ValueError) as error:
+            # Text that is no text, or a number where bytes should be: SQLite does not notice.
+            raise StoreDamaged(f"{self._path!r} has a row that cannot be read: {error}") from None
 
     def _submit(
         self,

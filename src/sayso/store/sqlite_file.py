@@ -25,6 +25,7 @@ BUSY_SLEEP_S = 0.0007
 """SQLite's own waiting backs off to 100 ms, and starves whoever is polite."""
 READ_BUSY_MS = 2000
 _CACHE_KIB = 8000
+_PAGE_BYTES = 4096
 _WAL_BYTES_MAX = 64 << 20
 _NETWORK = frozenset(
     ("afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs")
@@ -59,11 +60,14 @@ def sync_dir(path: str) -> None:
 def open_writer(path: str, *, vfs: str | None, synchronous: str, busy_s: float) -> apsw.Connection:
     """Open for writing, create or bring up the schema, and check what durability rests on."""
     _check_host(path)
+    is_whole = _is_whole(path)
     conn = _connect(path, apsw.SQLITE_OPEN_READWRITE, vfs)
     try:
         if conn.readonly("main"):
             raise StoreReadOnly(f"{path!r} cannot be written to")
         _prepare(conn, path, synchronous=synchronous, busy_s=busy_s)
+        if not is_whole:
+            raise StoreDamaged(f"{path!r} was cut off in the middle of a page")
     except BaseException:
         conn.close()
         raise
@@ -144,6 +148,17 @@ def _file_system(path: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def _is_whole(path: str) -> bool:
+    """Tell whether a file ends with a page. SQLite fills the rest of the last one with zeros.
+
+    With a log beside it nothing is wrong: the power may have failed while it was copied.
+    """
+    logs = (Path(path + "-wal"), Path(path + "-journal"))
+    if any(log.exists() and log.stat().st_size for log in logs):
+        return True
+    return Path(path).stat().st_size % _PAGE_BYTES == 0
 
 
 def _check_not_emptied(path: str) -> None:

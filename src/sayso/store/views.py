@@ -11,10 +11,10 @@ from sayso.domain.call import call_id
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import Decision, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
+from sayso.domain.policy import Require
 from sayso.domain.run import Run
-from sayso.domain.transcript import Transcript
+from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.value import Principal, Value
-from sayso.errors import NotUnderstood
 from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import decode
 
@@ -87,15 +87,17 @@ def moment(ms: int) -> datetime:
 
 
 def hold_view(found: HoldFound) -> HoldView:
-    """Make a view of a hold."""
+    """Make a view of a hold. What was redacted of it shows as erased."""
     row = found.row
     opened = decode(found.opened)
-    if not isinstance(opened, e.HoldOpened):
-        raise NotUnderstood(f"{hold_id(row.run_id, row.n)!r} was redacted, or is damaged")
     revision = None if found.revision is None else decode(found.revision)
-    ruling = revision.ruling if isinstance(revision, e.HoldRevised) else opened.ruling
+    ruling, doubt, repeats = Require(), "", ""
+    if isinstance(opened, e.HoldOpened):
+        ruling, repeats = opened.ruling, opened.duplicate_of
+        doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
+    if isinstance(revision, e.HoldRevised):
+        ruling = revision.ruling
     args = _args(found)
-    doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     return HoldView(
         id=hold_id(row.run_id, row.n),
         run_id=row.run_id,
@@ -103,8 +105,8 @@ def hold_view(found: HoldFound) -> HoldView:
         call_id=call_id(row.run_id, row.call),
         kind=row.kind,
         tool=row.tool,
-        args=decode_value(args),
-        args_json=args.decode(),
+        args=None if args is None else decode_value(args),
+        args_json=ERASED if args is None else args.decode(),
         title=ruling.title or row.tool,
         why=ruling.why,
         risk=ruling.risk,
@@ -117,21 +119,18 @@ def hold_view(found: HoldFound) -> HoldView:
         agent=found.agent,
         project=found.project,
         editable=ruling.editable,
-        duplicate_of=call_id(row.run_id, opened.duplicate_of) if opened.duplicate_of else None,
+        duplicate_of=call_id(row.run_id, repeats) if repeats else None,
         doubt=doubt,
         decision=None if row.decision is None else codec.decode_decision(row.decision),
     )
 
 
-def _args(found: HoldFound) -> bytes:
+def _args(found: HoldFound) -> bytes | None:
     event = decode(found.args)
     if isinstance(event, e.HoldRevised):
         return bytes(event.args)
-    if isinstance(event, e.TurnTaken):
-        for call in event.calls:
-            if call.ref == found.row.call:
-                return bytes(call.args)
-    raise NotUnderstood(f"the arguments of {hold_id(found.row.run_id, found.row.n)!r} are erased")
+    calls = event.calls if isinstance(event, e.TurnTaken) else ()
+    return next((bytes(call.args) for call in calls if call.ref == found.row.call), None)
 
 
 def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldView, ...]) -> RunView:

@@ -1,0 +1,1 @@
+"""Measures Sayso against floors taken in the same run: `python -m bench`."""

@@ -1,0 +1,73 @@
+"""Runs every measurement, and prints a table of ratios."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import apsw
+
+from bench import cycle
+from bench.measure import file_system
+from bench.report import Report
+from bench.size import LARGE, NORMAL, QUICK, Size
+
+PARTS = {
+    "cycle": cycle.measure,
+}
+
+
+def main() -> None:
+    options = _options()
+    logging.basicConfig(level=logging.ERROR)
+    size = QUICK if options.quick else LARGE if options.large else NORMAL
+    report = Report()
+    before = time.monotonic()
+    options.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.dir, prefix="bench-") as name:
+        folder = Path(name)
+        _say_where(report, folder)
+        for part in options.only or PARTS:
+            (folder / part).mkdir()
+            asyncio.run(_measure(part, report, folder / part, size))
+    report.end()
+    print(f"{time.monotonic() - before:.0f} seconds.")
+    if options.json is not None:
+        report.write(options.json)
+
+
+async def _measure(part: str, report: Report, folder: Path, size: Size) -> None:
+    await PARTS[part](report, folder, size)
+
+
+def _say_where(report: Report, folder: Path) -> None:
+    where = file_system(folder)
+    report.note(f"files in {folder.parent} ({where}); SQLite WAL, synchronous=FULL")
+    if "tmpfs" in where or "ramfs" in where:
+        report.note("THIS IS MEMORY, NOT A DISK: a sync costs nothing here, use --dir")
+    report.note(
+        f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
+        "a ratio is the median over rounds in which the contenders alternate"
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke run: the figures are noise")
+    parser.add_argument("--large", action="store_true", help="park 100,000 runs, not 10,000")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this part; repeatable")
+    parser.add_argument("--dir", type=Path, default=Path("build"), help="on the disk to measure")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""How much of everything is done."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    rounds: int
+    cycles: int
+    """In a round, one after another."""
+    cycles_at_once: int
+    """In a round, 64 at a time."""
+    history_cycles: int
+    few: int
+    """Parked runs to compare with."""
+    many: int
+    looks: int
+    """How often a list is read, or a parked run resumed."""
+    cold: int
+    wakes: int
+    idle_s: float
+    polite_cycles: int
+    busy_cycles: int
+
+
+NORMAL = Size(
+    rounds=9,
+    cycles=100,
+    cycles_at_once=640,
+    history_cycles=10,
+    few=1_000,
+    many=10_000,
+    looks=200,
+    cold=15,
+    wakes=200,
+    idle_s=5,
+    polite_cycles=300,
+    busy_cycles=15,
+)
+LARGE = msgspec.structs.replace(NORMAL, many=100_000)
+QUICK = Size(
+    rounds=1,
+    cycles=5,
+    cycles_at_once=64,
+    history_cycles=1,
+    few=20,
+    many=100,
+    looks=5,
+    cold=1,
+    wakes=5,
+    idle_s=0.2,
+    polite_cycles=5,
+    busy_cycles=1,
+)

@@ -1,0 +1,135 @@
+"""Making a store and bringing an old one up, killed on the way, once and twice."""
+
+import asyncio
+import os
+import random
+import signal
+
+import apsw
+import pytest
+
+from sayso.errors import StoreError, StoreNewer
+from sayso.store.migrate import APPLICATION_ID, migrate, released
+from sayso.store.sqlite import SqliteStore
+from sayso.testing.contract import refused, write
+from tests.store.child import forked
+
+
+def schema_of(path):
+    conn = apsw.Connection(str(path))
+    rows = conn.execute("select type, name, sql from sqlite_schema order by name").fetchall()
+    conn.close()
+    return rows
+
+
+async def use(path):
+    store = await SqliteStore.open(path, bell=False)
+    await store.append(write(f"run_{os.getpid()}_{random.random()}"))
+    await store.close()
+
+
+def killed_at(path, statement):
+    """Open a store in a child that dies before its n-th statement; tell whether it came to that."""
+
+    async def opening():
+        count = 0
+
+        def trace(*_):
+            nonlocal count
+            count += 1
+            if count == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+        apsw.connection_hooks.append(lambda conn: setattr(conn, "exec_trace", trace))
+        await use(path)
+
+    return os.WIFSIGNALED(forked(opening))
+
+
+def test_a_store_is_made_whole_wherever_its_maker_is_killed(tmp_path):
+    asyncio.run(use(tmp_path / "reference.db"))
+    expected = schema_of(tmp_path / "reference.db")
+    chance = random.Random(1)
+    points = 0
+    while killed_at(tmp_path / f"{points}.db", points + 1):
+        points += 1
+        path = tmp_path / f"{points - 1}.db"
+        killed_at(path, chance.randrange(1, points + 2))
+
+        asyncio.run(use(path))
+
+        assert schema_of(path) == expected
+    assert points > 20
+
+
+def test_a_step_that_is_killed_halfway_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "sayso.db"
+    asyncio.run(use(path))
+    steps = (*released(), "create table more (a) strict; insert into more values (1);")
+    bad = (*released(), "create table half (a any) strict; create table half (a any) strict;")
+    before = schema_of(path)
+    conn = apsw.Connection(str(path))
+
+    for broken in (bad, steps):
+        with pytest.raises(apsw.SQLError):
+            migrate(conn, str(path), broken)
+        assert not conn.in_transaction
+        assert conn.pragma("user_version") == len(released())
+
+    conn.close()
+    assert schema_of(path) == before
+
+
+def test_an_older_store_is_brought_up_and_then_refused_by_older_code(tmp_path):
+    path = tmp_path / "sayso.db"
+    asyncio.run(use(path))
+    conn = apsw.Connection(str(path))
+    steps = (*released(), "create table more (a any) strict", "create table most (a any) strict")
+
+    migrate(conn, str(path), steps)
+    migrate(conn, str(path), steps)
+
+    assert conn.pragma("user_version") == len(steps)
+    assert conn.pragma("application_id") == APPLICATION_ID
+    with pytest.raises(StoreNewer, match="upgrade"):
+        migrate(conn, str(path), released())
+    conn.close()
+
+
+async def test_a_newer_store_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "sayso.db"
+    await use(path)
+    conn = apsw.Connection(str(path))
+    conn.pragma("user_version", len(released()) + 1)
+    conn.close()
+    before = path.read_bytes()
+
+    error = await refused(StoreNewer, SqliteStore.open(path))
+
+    assert "upgrade" in str(error)
+    assert path.read_bytes() == before
+
+
+async def test_several_may_make_a_store_at_once(tmp_path):
+    for n in range(5):
+        stores = await asyncio.gather(
+            *(SqliteStore.open(tmp_path / f"{n}.db", bell=False) for _ in range(6))
+        )
+        await asyncio.gather(*(s.append(write(f"run_{i}")) for i, s in enumerate(stores)))
+
+        assert len(await stores[0].tail()) == 6
+        for store in stores:
+            await store.close()
+
+
+async def test_making_a_store_waits_for_whoever_has_the_lock(tmp_path):
+    path = tmp_path / "sayso.db"
+    conn = apsw.Connection(str(path))
+    conn.execute("begin exclusive")
+
+    await refused(StoreError, SqliteStore.open(path, busy_s=0.05))
+    conn.execute("rollback")
+    conn.close()
+
+    await use(path)
