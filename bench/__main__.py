@@ -14,13 +14,18 @@ from pathlib import Path
 
 import apsw
 
-from bench import cycle
+from bench import busy, cold, cycle, history, pair, parked
 from bench.measure import file_system
 from bench.report import Report
 from bench.size import LARGE, NORMAL, QUICK, Size
 
 PARTS = {
     "cycle": cycle.measure,
+    "history": history.measure,
+    "parked": parked.measure,
+    "cold": cold.measure,
+    "pair": pair.measure,
+    "busy": busy.measure,
 }
 
 

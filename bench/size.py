@@ -22,6 +22,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
     polite_cycles: int
     busy_cycles: int
+    patience_s: float
+    """With a loop that is busy and starves the writer."""
 
 
 NORMAL = Size(
@@ -37,6 +39,7 @@ NORMAL = Size(
     idle_s=5,
     polite_cycles=300,
     busy_cycles=15,
+    patience_s=10,
 )
 LARGE = msgspec.structs.replace(NORMAL, many=100_000)
 QUICK = Size(
@@ -44,12 +47,13 @@ QUICK = Size(
     cycles=5,
     cycles_at_once=64,
     history_cycles=1,
-    few=20,
-    many=100,
+    few=60,
+    many=120,
     looks=5,
     cold=1,
     wakes=5,
     idle_s=0.2,
     polite_cycles=5,
     busy_cycles=1,
+    patience_s=1,
 )

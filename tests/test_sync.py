@@ -41,15 +41,15 @@ def app(teller):
 
 
 def names(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
+    return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"}
 
 
 def test_every_method_is_there_but_those_for_asynchronous_programs():
-    assert names(Sayso) == names(sayso.Sayso) - {"serve", "store"}
+    assert names(Sayso) == names(sayso.Sayso) - {"serve"}
     assert names(RunHandle) == names(AsyncRunHandle)
 
 
-@pytest.mark.parametrize("name", sorted(names(sayso.Sayso) - {"serve", "store", "run", "events"}))
+@pytest.mark.parametrize("name", sorted(names(sayso.Sayso) - {"serve", "run", "events"}))
 def test_methods_take_what_the_asynchronous_ones_take(name):
     there = inspect.signature(getattr(sayso.Sayso, name)).parameters
     here = inspect.signature(getattr(Sayso, name)).parameters
@@ -116,9 +116,11 @@ def test_handles_may_be_given_instead_of_ids(app):
     run.wait(timeout=10)
     app.cancel(run, by="mira", reason="never mind")
     cancelled = run.wait(final=True, timeout=10)
+    app.redact(run, 1, by="mira")
     following = app.say(run, "Thank you", by="mira")
 
     assert cancelled.status == "cancelled"
+    assert next(app.events(run.id)).type == "redacted"
     assert following.id != run.id
     assert following.wait(final=True, timeout=10).output == "Paid."
 
@@ -333,3 +335,42 @@ def test_a_forked_child_is_told_so_rather_than_stuck(tmp_path):
     printed = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
 
     assert printed == b"7 suspended\n"
+
+
+STUBBORN = """
+import sys, threading
+from sayso import Agent, tool
+from sayso.sync import Sayso
+from sayso.testing import ScriptedModel, call, say
+
+@tool(effect="once")
+def pay() -> str:
+    print("under way", flush=True)
+    threading.Event().wait()
+
+agent = Agent("teller", model=ScriptedModel([call("pay"), say("Paid.")]), tools=[pay])
+with Sayso(sys.argv[1], agents=[agent], drain_s=3600) as app:
+    app.start("teller", "Pay", by="mira", id="run_1").wait()
+"""
+
+
+def test_a_second_ctrl_c_does_not_wait_for_calls_and_leaves_them_in_doubt(tmp_path):
+    command = [sys.executable, "-c", STUBBORN, str(tmp_path / "s.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"under way\n"
+        for _ in range(100):
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(0.3)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+
+    @tool(effect="once")
+    def pay() -> str:
+        raise AssertionError("it must not run again")
+
+    agent = Agent("teller", model=ScriptedModel([call("pay"), say("Paid.")]), tools=[pay])
+    with Sayso(tmp_path / "s.db", agents=[agent]) as app:
+        view = app.run("run_1").wait(timeout=30)
+    assert [hold.kind for hold in view.holds] == ["in_doubt"]

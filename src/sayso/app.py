@@ -33,6 +33,7 @@ from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.worker import Worker
 from sayso.errors import BadAgent, BadSetup, BadTool, StoreClosed, UnknownHold, UnknownTool
+from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
 from sayso.store.views import HoldView, hold_view
@@ -263,7 +264,7 @@ class Sayso:
             after=after,
         )
         found = await self._open_parts.store.holds(query)
-        more = len(found) == limit and found
+        more = found and len(found) == page_size(limit)
         return Page(
             items=tuple(hold_view(one) for one in found), next=found[-1].key if more else None
         )

@@ -157,6 +157,16 @@ def _started(
     return call
 
 
+def _of_run(
+    method: Callable[Concatenate[_app.Sayso, str, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Sayso, str | RunHandle, P], T]:
+    @functools.wraps(method)
+    def call(self: Sayso, run: str | RunHandle, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self._inner, _id(run), *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
 class Sayso(_Bridged[_app.Sayso]):
     """`sayso.Sayso` for synchronous code: `with Sayso("pay.db", agents=[...]) as app`.
 
@@ -213,6 +223,8 @@ class Sayso(_Bridged[_app.Sayso]):
     holds = _bridge(_app.Sayso.holds)
     gate = _bridge(_app.Sayso.gate)
     sweep = _bridge(_app.Sayso.sweep)
+    cancel = _of_run(_app.Sayso.cancel)
+    redact = _of_run(_app.Sayso.redact)
 
     def run(self, run_id: str) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
@@ -224,10 +236,6 @@ class Sayso(_Bridged[_app.Sayso]):
         """Say something to a run; `sayso.Sayso.say` tells what follows."""
         said = self._inner.say(_id(run), text, by=by, supersede=supersede)
         return RunHandle(self, self._run(said))
-
-    def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
-        """End a run: open holds are withdrawn at once, calls under way are waited for."""
-        self._run(self._inner.cancel(_id(run), by=by, reason=reason))
 
     def events(
         self, run_id: str, *, after: int = 0, deltas: bool = False

@@ -203,6 +203,7 @@ def test_a_second_decision_is_refused():
     illegal(waiting, settled(run, APPROVE), match="not open")
     illegal(waiting, revised(waiting), match="not open")
     illegal(run, replace(first, hold=2), match="not open")
+    illegal(run, replace(revised(run), hold=2), match="not open")
 
 
 def test_expiry_is_nobodys_decision():

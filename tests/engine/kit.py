@@ -7,6 +7,9 @@ import asyncio
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -66,16 +69,6 @@ class Delegate:
     def append(self, *writes: Write) -> Awaitable[Appended]:
         return self.inner.append(*writes)
 
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-class _Shared(Delegate):
-    """A store in memory that outlives the apps on it, as a file would."""
-
-    async def close(self) -> None:
-        pass
-
 
 class Place:
     """Where runs are kept: in memory or in a file. Any number of apps can be opened on it."""
@@ -93,7 +86,7 @@ class Place:
             return await SqliteStore.open(self.path, clock=self.clock)
         if self._memory is None:
             self._memory = MemoryStore(clock=self.clock)
-        return _Shared(self._memory)  # type: ignore[return-value]
+        return self._memory
 
     @asynccontextmanager
     async def app(
@@ -103,8 +96,12 @@ class Place:
         store = await self.store()
         options.setdefault("bounds", QUICK)
         options.setdefault("drain_s", 5.0)
-        async with Sayso(wrap(store) if wrap else store, agents=agents, **options) as app:
-            yield app
+        try:
+            async with Sayso(wrap(store) if wrap else store, agents=agents, **options) as app:
+                yield app
+        finally:
+            if self.kind == "sqlite":
+                await store.close()
 
 
 def agent(script: Any, *tools: Any, name: str = "teller", **options: Any) -> Agent:
@@ -183,3 +180,56 @@ def tags(writes: Sequence[Write]) -> list[str]:
         for write in writes
         for entry in write.entries
     ]
+
+
+class Child:
+    """A process of its own, as `child.py` describes it."""
+
+    def __init__(self, place: Place, **spec: Any) -> None:
+        spec = {"db": str(place.path), "world": str(place.world.root), **spec}
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("child.py")), json.dumps(spec)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._heard = b""
+
+    @property
+    def words(self) -> list[str]:
+        """What it has said so far."""
+        assert self.process.stdout is not None
+        self._heard += self.process.stdout.read() or b""
+        return self._heard.decode().split("\n")[:-1]
+
+    async def said(self, word: str) -> None:
+        """Wait until it has said something."""
+        await until(lambda: word in self.words or self._died(word), word)
+
+    def _died(self, word: str) -> bool:
+        if self.process.poll() is None or word in self.words:
+            return False
+        assert self.process.stderr is not None
+        raise AssertionError(f"no {word!r}, but {self.process.stderr.read().decode()}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    async def gone(self) -> int:
+        """Wait until it has ended; give its exit code."""
+        await until(lambda: self.process.poll() is not None, "the end of the process")
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()

@@ -43,7 +43,7 @@ async def test_a_file_that_is_no_database_is_not_ours(tmp_path, content):
     await refused(NotOurStore, SqliteStore.open(path))
 
     assert path.read_bytes() == content
-    assert sorted(os.listdir(tmp_path)) == ["sayso.db"]
+    assert [file.name for file in tmp_path.iterdir()] == ["sayso.db"]
 
 
 @pytest.mark.parametrize("foreign", ["create table t (a)", "pragma application_id = 7"])
@@ -97,8 +97,8 @@ async def test_an_emptied_store_with_its_log_beside_it_is_damaged(tmp_path):
     await store.close()
 
 
-async def test_whatever_is_flipped_in_a_file_is_an_error_of_ours_or_none(tmp_path):
-    path = tmp_path / "sayso.db"
+async def test_whatever_is_flipped_in_a_file_is_an_error_of_ours_or_none(shm_path):
+    path = shm_path / "sayso.db"
     await fill(path)
     content = path.read_bytes()
     chance = random.Random(1)
@@ -107,7 +107,7 @@ async def test_whatever_is_flipped_in_a_file_is_an_error_of_ours_or_none(tmp_pat
         flipped = bytearray(content)
         for _ in range(chance.choice((1, 1, 20))):
             flipped[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-        bad = tmp_path / f"{n}.db"
+        bad = shm_path / f"{n}.db"
         bad.write_bytes(flipped)
         try:
             store = await SqliteStore.open(bad, bell=False)
@@ -234,9 +234,6 @@ async def test_a_file_that_is_moved_away_stops_the_store(tmp_path):
 
 
 async def test_no_space_for_a_new_file_is_full(tmp_path):
-    if not Path("/dev/full").exists():
-        pytest.fail("there is no /dev/full to try it with")
-
     with faulty(("write",), apsw.FullError) as disk:
         disk.fail_at, disk.keeps_failing = 1, True
         await refused(StoreFull, SqliteStore.open(tmp_path / "sayso.db", vfs=disk.name))

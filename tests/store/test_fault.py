@@ -77,12 +77,12 @@ async def check(path, acked, unknown):
 
 
 @pytest.mark.parametrize("kind", ["write", "sync", "truncate", "read"])
-async def test_an_io_error_stops_the_store_and_loses_nothing(tmp_path, kind):
+async def test_an_io_error_stops_the_store_and_loses_nothing(shm_path, kind):
     outcomes = set()
     with faulty((kind,)) as disk:
         for n in range(1, 500):
             disk.count, disk.fail_at, disk.failed = 0, n, False
-            path = tmp_path / f"{n}.db"
+            path = shm_path / f"{n}.db"
             try:
                 acked, unknown, _ = await script(path, disk)
                 outcomes |= {"acked"} if acked else set()
@@ -98,19 +98,19 @@ async def test_an_io_error_stops_the_store_and_loses_nothing(tmp_path, kind):
         else:
             pytest.fail("the script never got through")
     assert "acked" in outcomes
-    assert "not opened" in outcomes
-    if kind in ("write", "sync"):
-        assert "unknown" in outcomes
+    # The log is truncated only when all is done.
+    assert ("not opened" in outcomes) == (kind != "truncate")
+    assert ("unknown" in outcomes) == (kind in ("write", "sync"))
 
 
 @pytest.mark.parametrize("keeps_failing", [False, True])
-async def test_a_full_disk_refuses_cleanly_and_recovers(tmp_path, keeps_failing):
+async def test_a_full_disk_refuses_cleanly_and_recovers(shm_path, keeps_failing):
     full = 0
     with faulty(("write",), apsw.FullError) as disk:
         disk.keeps_failing = keeps_failing
         for n in range(1, 500):
             disk.fail_at = 0
-            path = tmp_path / f"{n}.db"
+            path = shm_path / f"{n}.db"
             store = await SqliteStore.open(path, vfs=disk.name, bell=False)
             disk.count, disk.fail_at, disk.failed = 0, n, False
 
@@ -144,14 +144,14 @@ def test_a_file_that_may_not_grow_loses_nothing_that_was_acknowledged(tmp_path):
 
     async def grow():
         assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
         store = await SqliteStore.open(path)
         with told.open("w") as log:
             for n in range(500):
                 try:
                     await store.append(write(f"run_{n}", state=b"s" * 2000))
                 except (CommitUnknown, StoreFull, *STOPPED):
-                    break
+                    break  # Linux says EFBIG here, and SQLite that this is an I/O error.
                 log.write(f"run_{n}\n")
             else:
                 raise AssertionError("it grew after all")

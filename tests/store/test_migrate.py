@@ -47,14 +47,14 @@ def killed_at(path, statement):
     return os.WIFSIGNALED(forked(opening))
 
 
-def test_a_store_is_made_whole_wherever_its_maker_is_killed(tmp_path):
-    asyncio.run(use(tmp_path / "reference.db"))
-    expected = schema_of(tmp_path / "reference.db")
+def test_a_store_is_made_whole_wherever_its_maker_is_killed(shm_path):
+    asyncio.run(use(shm_path / "reference.db"))
+    expected = schema_of(shm_path / "reference.db")
     chance = random.Random(1)
     points = 0
-    while killed_at(tmp_path / f"{points}.db", points + 1):
+    while killed_at(shm_path / f"{points}.db", points + 1):
         points += 1
-        path = tmp_path / f"{points - 1}.db"
+        path = shm_path / f"{points - 1}.db"
         killed_at(path, chance.randrange(1, points + 2))
 
         asyncio.run(use(path))

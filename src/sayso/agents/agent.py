@@ -16,7 +16,7 @@ from sayso.agents.models import check_name, resolve
 from sayso.agents.tools import NAME, FunctionTool, make_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
-from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Tool, ToolSpec
+from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Tool
 from sayso.errors import BadAgent, BadTool, BadValue
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class Agent:
         self._model: Model | None = None
         self._output_kind = None if output is str else output
         self._output: Output | None = None
-        self._specs: tuple[ToolSpec, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<agent {self.name!r}>"
@@ -77,9 +76,8 @@ class Agent:
 
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Say what to ask the model, given the conversation so far."""
-        if self._specs is None:
-            self._specs = tuple(each.spec() for each in self.tools.values())
-        return Prompt(messages=messages, instructions=self._instructions(), tools=self._specs)
+        tools = tuple(self.tools.values())
+        return Prompt(messages=messages, instructions=self._instructions(), tools=tools)
 
     def read(self, answer: Answer) -> Reading:
         """Make a result of an answer that asks for no calls."""

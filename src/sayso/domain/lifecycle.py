@@ -114,14 +114,14 @@ def has_work(run: Run) -> bool:
 
 def strand_due(run: Run, strand: Strand) -> bool:
     """Tell whether a strand is due a turn: every call has its outcome and there is news."""
-    if run.ending or run.final or any(c.state is not _S.DONE for c in strand.calls):
+    if run.ending or any(c.state is not _S.DONE for c in strand.calls):
         return False
     return bool(strand.calls) or strand.said > strand.seen
 
 
 def startable(run: Run) -> list[CallRow]:
     """List the calls that could start now."""
-    return [] if run.ending or run.final else run.calls(*_WAITING)
+    return [] if run.ending else run.calls(*_WAITING)
 
 
 def orphans(run: Run, worker: str) -> list[CallRow]:

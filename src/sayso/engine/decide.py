@@ -8,7 +8,7 @@ the last thing that was asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -32,19 +32,20 @@ from sayso.domain.policy import Forbid, Require
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
 from sayso.engine.keys import check_text, idempotency_key, is_retry
+from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.errors import (
     AlreadyDecided,
     ConditionFailed,
     HoldExpired,
-    KeyReused,
     NotAllowed,
     NotWhatWasShown,
+    Refused,
     UnknownHold,
     UnknownRun,
     WrongVerdict,
 )
-from sayso.store.base import HoldFound, HoldQuery
+from sayso.store.base import HoldFound, HoldQuery, Key
 
 REASON_MAX = 10_000
 HOLDS_MAX = 500
@@ -72,10 +73,9 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
 class Decider:
     """Settles holds."""
 
-    def __init__(self, parts: Parts, takes: Callable[[str], str]) -> None:
+    def __init__(self, parts: Parts, takes: Takes) -> None:
         self._parts = parts
         self._takes = takes
-        """Gives the worker that takes a run of an agent on, once it has been decided."""
 
     async def decide(self, hold: str, request: Decide) -> HoldFound:
         """Decide a hold, and give it as it is then. One that was edited into something that others
@@ -83,15 +83,16 @@ class Decider:
         """
         _check(request)
         run_id, n = _place("hold", hold)
-        run = await self._run(run_id, hold)
-        await self._settle(run, [n], request, scope=hold)
+        try:
+            await self._settle(run_id, [n], request, scope=hold)
+        except UnknownRun:
+            raise UnknownHold(f"there is no hold {hold!r}") from None
         return await self._found(run_id, n)
 
     async def resume(self, name: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
         _check(request)
         run_id, suspension = _place("req", name)
-        run = await self._run(run_id, name)
         query = HoldQuery(run_id=run_id, suspension=suspension, status="any", limit=HOLDS_MAX)
         found = await self._parts.store.holds(query)
         if not found:
@@ -102,34 +103,30 @@ class Decider:
             raise NotWhatWasShown(digest=digest)
         asked = [one.row.n for one in found if one.row.status == "open"]
         asked = asked or [found[0].row.n]
-        await self._settle(run, asked, request, scope=name, digests=digests)
+        await self._settle(run_id, asked, request, scope=name, digests=digests)
         return await self._parts.store.holds(query)
 
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""
         run_id, n = _place("hold", hold)
-        await self._run(run_id, hold)
+        await self._found(run_id, n)
         now = self._parts.store.now()
         await self._parts.ledger.write(run_id, lambda run: verbs.undo(run, n, by=by, now=now))
         return await self._found(run_id, n)
 
     async def _settle(
         self,
-        run: Run,
+        run_id: str,
         ns: Sequence[int],
         request: Decide,
         *,
         scope: str,
         digests: dict[int, str] | None = None,
     ) -> None:
-        verdict = codec.encode_verdict(request.verdict)
-        seen = request.digest or ""
-        key = idempotency_key(
-            run.project, request.key, "decide", scope, str(request.by), seen, verdict
-        )
+        key = await self._key(run_id, request, scope)
         if key is not None and await is_retry(self._parts.store, key):
             return
-        edit = await self._edit(run, ns, request)
+        edit = await self._edit(run_id, ns, request)
 
         def verb(run: Run) -> list[e.Event]:
             found: list[e.Event] = []
@@ -142,15 +139,31 @@ class Decider:
             return found
 
         try:
-            worker = self._takes(run.agent)
-            await self._parts.ledger.write(run.id, verb, worker=worker, key=key)
-        except KeyReused:
-            if key is None or not await is_retry(self._parts.store, key):
+            await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+        except (Refused, ConditionFailed) as error:
+            # An impatient client may have sent the same request twice, and this is the second.
+            if key is not None and await is_retry(self._parts.store, key):
+                return
+            if not isinstance(error, UnknownHold | ConditionFailed | HoldExpired):
                 raise
-        except (UnknownHold, ConditionFailed, HoldExpired):
             # Decided, withdrawn or out of time: say what stands instead.
-            await self._expire(run.id)
-            raise await self._why_not(run.id, ns, request.by) from None
+            await self._expire(run_id)
+            raise await self._why_not(run_id, ns, request.by) from None
+
+    async def _key(self, run_id: str, request: Decide, scope: str) -> Key | None:
+        if request.key is None:
+            return None
+        verdict = codec.encode_verdict(request.verdict)
+        project = (await self._parts.ledger.load(run_id)).project
+        return idempotency_key(
+            project,
+            request.key,
+            "decide",
+            scope,
+            str(request.by),
+            request.digest or "",
+            verdict,
+        )
 
     def _events(self, run: Run, n: int, request: Decide, edit: _Edit | None) -> list[e.Event]:
         now = self._parts.store.now()
@@ -182,10 +195,11 @@ class Decider:
             note=request.note,
         )
 
-    async def _edit(self, run: Run, ns: Sequence[int], request: Decide) -> _Edit | None:
+    async def _edit(self, run_id: str, ns: Sequence[int], request: Decide) -> _Edit | None:
         """Validate edited arguments, and rule on them as on any others."""
         if not isinstance(request.verdict, Approved) or request.verdict.args is None:
             return None
+        run = await self._parts.ledger.load(run_id)
         if len(ns) != 1:
             raise WrongVerdict("arguments can be edited for one hold at a time")
         hold = run.hold(ns[0])
@@ -233,12 +247,6 @@ class Decider:
         if found is None:
             raise UnknownHold(f"there is no hold {hold_id(run_id, n)!r}")
         return found
-
-    async def _run(self, run_id: str, name: str) -> Run:
-        try:
-            return await self._parts.ledger.load(run_id)
-        except UnknownRun:
-            raise UnknownHold(f"there is no {name!r}") from None
 
 
 def _stands(found: HoldFound, by: Principal) -> Exception:

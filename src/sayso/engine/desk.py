@@ -20,8 +20,16 @@ from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.ids import check_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.parts import Parts
+from sayso.engine.ports import Driver
 from sayso.engine.worker import Worker
-from sayso.errors import KeyReused, NotAllowed, RunWaiting, ThreadBusy, UnknownAgent
+from sayso.errors import (
+    KeyReused,
+    NotAllowed,
+    RunExists,
+    RunWaiting,
+    ThreadBusy,
+    UnknownAgent,
+)
 from sayso.store.base import HoldFound, Key
 
 INPUT_MAX = 1_000_000
@@ -70,6 +78,18 @@ class Desk:
         )
         if key is not None and (run_id := await self._started(key)) is not None:
             return run_id
+        try:
+            return await self._begin(request, driver, metadata, key)
+        except (KeyReused, RunExists, ThreadBusy):
+            # An impatient client may have sent the same request twice, and this is the second.
+            run_id = None if key is None else await self._started(key)
+            if run_id is None:
+                raise
+            return run_id
+
+    async def _begin(
+        self, request: Start, driver: Driver, metadata: bytes | None, key: Key | None
+    ) -> str:
         now = self._parts.store.now()
         previous = await self._previous(request.project, request.thread)
         event = e.RunStarted(
@@ -87,14 +107,8 @@ class Desk:
             metadata=None if metadata is None else msgspec.Raw(metadata),
             key=request.key or "",
         )
-        try:
-            run = await self._parts.ledger.begin(event, worker=self._takes(request.agent), key=key)
-        except KeyReused:
-            run_id = None if key is None else await self._started(key)
-            if run_id is None:
-                raise
-            return run_id
-        return run.id
+        worker = self._takes(request.agent)
+        return (await self._parts.ledger.begin(event, worker=worker, key=key)).id
 
     async def say(self, run_id: str, text: str, *, by: Principal, supersede: bool = False) -> str:
         """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
@@ -110,7 +124,7 @@ class Desk:
         await self._parts.ledger.write(
             run_id,
             lambda run: verbs.say(run, text, by=by, now=now, supersede=supersede),
-            worker=self._takes(run.agent),
+            takes=self._takes,
         )
         return run_id
 
@@ -127,7 +141,7 @@ class Desk:
                 if run.final == Status.CANCELLED
                 else verbs.cancel(run, by=by, now=now, reason=reason)
             ),
-            worker=self._takes(run.agent),
+            takes=self._takes,
         )
 
     async def decide(self, hold: str, request: Decide) -> HoldFound:

@@ -24,16 +24,18 @@ class Dispatch(Protocol):
 
 
 class LocalDispatch:
-    """Dispatch for the processes that share one file: the store's own watch is the bell."""
+    """Dispatch for the processes that share one store: its watch is the bell between them."""
 
     def __init__(self, store: Store) -> None:
-        self._watch = store.watch()
+        self._watch = store.watch(own=False)
 
     def wake(self, run_id: str) -> None:
-        """Nothing to do: the commit that made the work has rung the bell."""
+        """Wake the worker of this process."""
+        del run_id
+        self._watch.ring()
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for any commit."""
+        """Wait for work of this process, or for any commit of another one."""
         await self._watch.wait(timeout_s)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from sayso.domain.call import Outcome
+from sayso.domain.call import Declined, Failed, Outcome
 from sayso.domain.hold import read_id
 from sayso.domain.transcript import Transcript
 from sayso.engine.parts import Parts
@@ -31,16 +31,9 @@ class RunHandle:
     async def view(self) -> RunView:
         """Look at the run as it was last committed."""
         for _ in range(LOOKS_MAX):
-            row = await self._row()
-            run = await self._parts.ledger.load(self.id)
-            transcript = Transcript(self.id)
-            for entry in await read_journal(self._parts.store, self.id):
-                transcript.add(entry.seq, decode(entry))
-            query = HoldQuery(run_id=self.id, limit=HOLDS_MAX)
-            holds = tuple(hold_view(found) for found in await self._parts.store.holds(query))
-            after = await self._row()
-            if after.seq == row.seq == run.seq == transcript.seq:
-                return run_view(after, run, transcript, holds)
+            view = await self._look(await self._row())
+            if view is not None:
+                return view
         raise StaleRun(f"{self.id!r} moves too fast to be looked at")
 
     async def status(self) -> str:
@@ -69,14 +62,14 @@ class RunHandle:
         """
 
         def there(row: RunRow) -> bool:
-            if row.status == "running":
-                return False
-            return not final or row.status != "suspended"
+            if final or row.status == "running":
+                return row.status not in ("running", "suspended")
+            return True
 
         while True:
-            await self._until(there, timeout, held=held)
-            view = await self.view()
-            if view.final or (not final and (view.status == "suspended" or (held and view.holds))):
+            row = await self._until(there, timeout, held=held)
+            view = await self._look(row)
+            if view is not None and (there(row) or view.holds):
                 return view
 
     async def outcome(
@@ -86,31 +79,55 @@ class RunHandle:
         timeout: float | None = None,
     ) -> Outcome:
         """Wait until the run is finished; give the outcome of one of its calls."""
-        await self._until(lambda row: row.status not in ("running", "suspended"), timeout)
-        transcript = Transcript(self.id)
-        for entry in await read_journal(self._parts.store, self.id):
-            transcript.add(entry.seq, decode(entry))
-        return transcript.outcomes[ref]
+        row = await self._until(lambda row: row.status not in ("running", "suspended"), timeout)
+        transcript = await self._transcript(row.seq)
+        if ref in transcript.outcomes:
+            return transcript.outcomes[ref]
+        # It ended before the call was even asked for.
+        if row.status == "failed":
+            return Failed(error="RunFailed", message=transcript.error)
+        return Declined(reason=f"the run is {row.status}, and the call was not asked for")
 
     async def _until(
         self, there: Callable[[RunRow], bool], timeout_s: float | None, *, held: bool = False
-    ) -> None:
-        row = await self._row()
-        if there(row):
-            return
+    ) -> RunRow:
+        """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
         watch = self._parts.store.watch(self.id)
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
             while not there(row := await self._row()):
-                if held and (await self._parts.ledger.load(self.id)).holds:
-                    return
+                if held and (await self._parts.ledger.read(row)).holds:
+                    return row
                 left_s = None if until is None else until - clock()
                 if left_s is not None and left_s <= 0:
                     raise WaitTimeout(f"{self.id!r} is still {row.status}")
                 await watch.wait(left_s)
+            return row
         finally:
             watch.close()
+
+    async def _look(self, row: RunRow) -> RunView | None:
+        """Make a view of the run as its row says; None if its holds have moved on meanwhile."""
+        run = await self._parts.ledger.read(row)
+        transcript = await self._transcript(row.seq)
+        holds: tuple[HoldView, ...] = ()
+        if run.holds:
+            query = HoldQuery(run_id=self.id, limit=HOLDS_MAX)
+            found = await self._parts.store.holds(query)
+            if [(one.row.n, one.row.version, one.row.status) for one in found] != [
+                (hold.n, hold.version, hold.status.value) for hold in run.holds
+            ]:
+                return None
+            holds = tuple(hold_view(one) for one in found)
+        return run_view(row, run, transcript, holds)
+
+    async def _transcript(self, seq: int) -> Transcript:
+        transcript = Transcript(self.id)
+        for entry in await read_journal(self._parts.store, self.id):
+            if entry.seq <= seq:
+                transcript.add(entry.seq, decode(entry))
+        return transcript
 
     async def _row(self) -> RunRow:
         row = await self._parts.store.load(self.id)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -44,6 +45,8 @@ THREAD_MAX = 1000
 """How many earlier runs of a thread are read as history."""
 
 Verb = Callable[[Run], Sequence[e.Event]]
+Takes = Callable[[str], str]
+"""Gives the worker that would take a run of an agent on right now, or nothing."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,40 +101,61 @@ class Ledger:
         """Read a run as it was last committed."""
         return (await self._read(run_id)).run
 
+    async def read(self, row: RunRow) -> Run:
+        """Read a run from its row."""
+        if row.fold == FOLD:
+            return codec.decode_run(row.state)
+        # The row was written by code that kept its state in another shape.
+        return await replay(self.store, row.id)
+
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
         run = apply(None, event)
         write = self._write(None, run, (event,), owner=worker, key=key)
         try:
-            await self._commit(write, self.store.append(write))
+            await self._commit(write, self.store.append(write), run, worker)
         except StaleRun:
             raise RunExists(f"the run {event.run!r} exists already") from None
         self._tell(run, worker)
         return run
 
     async def write(
-        self, run_id: str, verb: Verb, *, worker: str = "", key: Key | None = None
+        self,
+        run_id: str,
+        verb: Verb,
+        *,
+        takes: Takes | None = None,
+        key: Key | None = None,
+        owned_by: str | None = None,
     ) -> Written:
         """Do something to a run. Committed when this returns; what a verb raises goes through.
 
-        With `worker`, that worker becomes the owner if the run is left running and has none.
+        If the run is left running and has no owner, the worker that `takes` names becomes it.
+        With `owned_by`, nothing is done unless that worker owns the run at the time of the commit.
         """
-        return await self.post(run_id, verb, worker=worker, key=key)
+        return await self.post(run_id, verb, takes=takes, key=key, owned_by=owned_by)
 
     def post(
-        self, run_id: str, verb: Verb, *, worker: str = "", key: Key | None = None
+        self,
+        run_id: str,
+        verb: Verb,
+        *,
+        takes: Takes | None = None,
+        key: Key | None = None,
+        owned_by: str | None = None,
     ) -> Awaitable[Written]:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
         that the next verb builds on it. Await the answer before telling anybody.
         """
+        send = partial(self._send, verb=verb, takes=takes, key=key, owned_by=owned_by)
         live = self._lives.get(run_id)
         sent: _Sent | None = None
         if live is not None and not live.stale:
             try:
-                sent = self._send(live, verb, worker=worker, key=key)
+                sent = send(live)
             except SaysoError:
                 sent = None  # Only committed state may refuse: `_finish` looks again.
-        return self._finish(run_id, verb, sent, worker=worker, key=key)
+        return self._finish(run_id, send, sent)
 
     async def take_over(self, run_id: str, event: e.RunTakenOver) -> Written | None:
         """Make `event.worker` the owner in place of one that is gone; None if it is not."""
@@ -142,7 +166,7 @@ class Ledger:
         run = apply_all(live.run, (event,))
         write = self._write(live, run, (event,), owner=event.worker, owner_was=event.before)
         try:
-            answer = await self._commit(write, self.store.append(write))
+            answer = await self._commit(write, self.store.append(write), run, event.worker)
         except StaleRun:
             return None
         self._tell(run, event.worker)
@@ -185,13 +209,18 @@ class Ledger:
 
     async def refresh(self, run_id: str) -> Live:
         """Like `live`, after making sure that no other process has written meanwhile."""
-        live = self._lives.get(run_id)
-        if live is not None and not live.stale and not live.pending:
+        while (live := self._lives.get(run_id)) is not None and not live.stale:
+            # The owner is known only once everything under way has landed: a claim moves it
+            # without an entry.
+            await live.idle.wait()
             row = await self.store.load(run_id)
-            if row is not None and not live.pending and row.last != live.last:
+            if live.pending:
+                continue
+            if row is not None and row.last != live.last:
                 self._drop(run_id)
-            elif row is not None and not live.pending:
+            elif row is not None:
                 live.owner = row.owner
+            break
         return await self.live(run_id)
 
     async def transcript(self, run_id: str) -> Transcript:
@@ -225,7 +254,7 @@ class Ledger:
         return messages
 
     async def _finish(
-        self, run_id: str, verb: Verb, sent: _Sent | None, *, worker: str, key: Key | None
+        self, run_id: str, send: Callable[[Live], _Sent | None], sent: _Sent | None
     ) -> Written:
         for _ in range(TRIES_MAX):
             if sent is not None:
@@ -235,7 +264,7 @@ class Ledger:
             live = await self._open(run_id)
             committed = not live.pending
             try:
-                sent = self._send(live, verb, worker=worker, key=key)
+                sent = send(live)
             except SaysoError:
                 if committed:
                     raise
@@ -250,7 +279,7 @@ class Ledger:
         """Wait for an append; None if somebody else was first and the verb must run again."""
         live = sent.live
         try:
-            answer = await self._commit(sent.write, sent.answer)
+            answer = await self._commit(sent.write, sent.answer, sent.run, sent.owner)
         except StaleRun:
             self._spoil(live)
             return None
@@ -267,9 +296,19 @@ class Ledger:
         self._tell(sent.run, sent.owner)
         return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
 
-    def _send(self, live: Live, verb: Verb, *, worker: str, key: Key | None) -> _Sent | None:
+    def _send(
+        self,
+        live: Live,
+        *,
+        verb: Verb,
+        takes: Takes | None,
+        key: Key | None,
+        owned_by: str | None,
+    ) -> _Sent | None:
         """Run a verb and hand its append over, with no await in between."""
         before = live.run
+        if owned_by is not None and live.owner != owned_by:
+            return None
         events = tuple(verb(before))
         if not events:
             return None
@@ -277,8 +316,8 @@ class Ledger:
         follow = tuple(epilogue(after))
         after = apply_all(after, follow)
         events += follow
-        owner = self._owner_after(live.owner, after, worker)
-        owner_was = "" if owner else None
+        owner = self._owner_after(live.owner, after, takes)
+        owner_was = "" if owner else owned_by
         write = self._write(live, after, events, owner=owner, owner_was=owner_was, key=key)
         answer = self.store.append(write)
         live.run = after
@@ -294,11 +333,12 @@ class Ledger:
             live=live, run=after, events=events, owner=live.owner, write=write, answer=answer
         )
 
-    def _owner_after(self, owner: str, run: Run, worker: str) -> str | None:
-        """Who owns a run that was left like this; None: whoever did before."""
+    def _owner_after(self, owner: str, run: Run, takes: Takes | None) -> str | None:
+        """Say who owns a run that was left like this; None: whoever did before."""
         if status_of(run) is not Status.RUNNING:
             return ""
-        return worker if worker and not owner else None
+        worker = "" if owner or takes is None else takes(run.agent)
+        return worker or None
 
     def _write(
         self,
@@ -333,9 +373,18 @@ class Ledger:
             only_if=conditions_of(before, events) if before else (),
         )
 
-    async def _commit(self, write: Write, answer: Awaitable[Appended]) -> Appended:
+    async def _commit(
+        self, write: Write, answer: Awaitable[Appended], run: Run, owner: str
+    ) -> Appended:
+        """Wait for an append, and look for it if the answer is lost."""
+        landing = asyncio.ensure_future(answer)
         try:
-            return await answer
+            return await asyncio.shield(landing)
+        except asyncio.CancelledError:
+            # Whoever waited has gone away. The append goes on, and may have made a worker the
+            # owner, who must hear of it all the same.
+            landing.add_done_callback(partial(self._tell_alone, run, owner))
+            raise
         except CommitUnknown as unknown:
             try:
                 found = await self.store.entries(write.run, [write.after + 1])
@@ -361,10 +410,7 @@ class Ledger:
         row = await self.store.load(run_id)
         if row is None:
             raise UnknownRun(f"there is no run {run_id!r}")
-        if row.fold == FOLD:
-            return Live(row, codec.decode_run(row.state))
-        # The row was written by code that kept its state in another shape.
-        return Live(row, await replay(self.store, run_id))
+        return Live(row, await self.read(row))
 
     def _spoil(self, live: Live) -> None:
         live.stale = True
@@ -375,6 +421,10 @@ class Ledger:
         live = self._lives.get(run_id)
         if live is not None:
             self._spoil(live)
+
+    def _tell_alone(self, run: Run, owner: str, landing: asyncio.Future[Appended]) -> None:
+        if not landing.cancelled() and landing.exception() is None:
+            self._tell(run, owner)
 
     def _tell(self, run: Run, owner: str) -> None:
         if self.dispatch is not None and not owner and status_of(run) is Status.RUNNING:

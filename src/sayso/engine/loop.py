@@ -45,13 +45,15 @@ class RunLoop:
         self._busy: set[str] = set()
         """Calls that a task of this loop looks after."""
         self._turns: dict[str, asyncio.Task[Any] | None] = {}
-        """Strands whose turn is being taken, and by which task."""
+        """Strands whose turn is being taken, and the task that waits for the model."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._poked = asyncio.Event()
+        self._elsewhere = False
         self._broken = False
 
-    def poke(self) -> None:
-        """Say that the run may have moved."""
+    def poke(self, *, elsewhere: bool = False) -> None:
+        """Say that the run may have moved; `elsewhere`, if not by a write of this process."""
+        self._elsewhere = self._elsewhere or elsewhere
         self._poked.set()
 
     @property
@@ -77,7 +79,9 @@ class RunLoop:
     async def _advance(self, group: asyncio.TaskGroup) -> bool:
         """Do what can be done now, then wait for news. False when this worker is done here."""
         self._poked.clear()
-        live = await self._ledger.refresh(self.run_id)
+        # What this process writes is in memory already; only others have to be looked for.
+        look, self._elsewhere = self._elsewhere, False
+        live = await (self._ledger.refresh if look else self._ledger.live)(self.run_id)
         if live.owner == self._worker and not self._broken:
             self._launch(live.run, group)
         if live.run.ending or live.run.final:
@@ -136,7 +140,7 @@ class RunLoop:
 
         while not self._broken:
             try:
-                await self._ledger.write(self.run_id, verb)
+                await self._ledger.write(self.run_id, verb, owned_by=self._worker)
             except StoreClosed:
                 self._broken = True
             except StoreError as again:
@@ -149,6 +153,8 @@ class RunLoop:
         self._turns[name] = asyncio.current_task()
         try:
             proposal = await propose_turn(self._parts, self.run_id, name, self._worker)
+            # From here on it must not be cut off, least of all by the end that it brings itself.
+            self._turns[name] = None
             if proposal is not None:
                 await self._commit(proposal, group)
         except ModelFailed as error:
@@ -169,7 +175,10 @@ class RunLoop:
         self._busy.update(proposal.args)
         started: set[str] = set()
         try:
-            written = await self._ledger.post(self.run_id, proposal.verb)
+            # Whoever was taken over meanwhile starts nothing any more.
+            written = await self._ledger.post(
+                self.run_id, proposal.verb, owned_by=self._worker
+            )
             for event in written.events:
                 if isinstance(event, e.CallStarted):
                     started.add(event.call)
@@ -229,6 +238,7 @@ class RunLoop:
             before = (await self._ledger.live(self.run_id)).run.seq
             if (await self._ledger.refresh(self.run_id)).run.seq == before:
                 await asyncio.wait({poked, moved}, return_when=asyncio.FIRST_COMPLETED)
+                self._elsewhere = moved.done()
         finally:
             watch.close()
             poked.cancel()

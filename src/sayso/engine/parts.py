@@ -11,7 +11,7 @@ from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.ledger import Ledger
 from sayso.engine.ports import Driver
-from sayso.store.base import Store
+from sayso.store.base import LEASE_MS, Store
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How long a result is kept in memory and offered again to a store that does not take it."""
     look_s: float = 1.0
     """How often workers and the sweeper look for what no bell told them of."""
+    beat_s: float = LEASE_MS / 3000
+    """How often a worker says that it lives: several times in a lease."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):

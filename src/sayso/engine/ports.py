@@ -27,7 +27,8 @@ class Prompt(Value, frozen=True, kw_only=True):
 
     messages: tuple[Message, ...]
     instructions: str = ""
-    tools: tuple[ToolSpec, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    """What it may use. A model that needs their schemas asks for them: making one is not free."""
 
 
 class AskedCall(Value, frozen=True, kw_only=True):

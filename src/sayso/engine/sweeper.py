@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 from sayso.domain import events as e
 from sayso.domain import verbs
@@ -15,7 +16,7 @@ from sayso.domain.call import CallState
 from sayso.domain.run import Run
 from sayso.engine.parts import Parts
 from sayso.engine.worker import Worker
-from sayso.errors import ConditionFailed, StoreClosed, StoreError
+from sayso.errors import ConditionFailed, SaysoError, StoreClosed, StoreError
 from sayso.store.base import Lost
 
 log = logging.getLogger("sayso")
@@ -43,26 +44,35 @@ class Sweeper:
         """Do everything that is due now; say how many runs were touched."""
         touched = 0
         for run_id in await self._parts.store.due():
-            touched += await self._expire(run_id)
+            touched += await self._apart(run_id, self._expire(run_id))
         if self._worker is not None:
             for lost in await self._parts.store.lost():
-                touched += await self._rescue(self._worker, lost)
+                touched += await self._apart(lost.run_id, self._rescue(self._worker, lost))
         return touched
+
+    async def _apart(self, run_id: str, work: Awaitable[bool]) -> bool:
+        try:
+            return await work
+        except StoreError:
+            raise
+        except SaysoError as error:
+            # A run that this version cannot read must not keep all others waiting.
+            log.warning("%s is left alone: %s", run_id, error)
+            return False
 
     async def _expire(self, run_id: str) -> bool:
         def verb(run: Run) -> list[e.Event]:
             return [] if run.final else verbs.sweep(run, now=self._parts.store.now())
 
-        worker = ""
-        if self._worker is not None:
-            row = await self._parts.store.load(run_id)
-            worker = self._worker.takes(row.agent) if row is not None else ""
+        takes = None if self._worker is None else self._worker.takes
         try:
-            return bool((await self._parts.ledger.write(run_id, verb, worker=worker)).events)
+            return bool((await self._parts.ledger.write(run_id, verb, takes=takes)).events)
         except ConditionFailed:
             return False  # The clock was set back meanwhile: it is not due after all.
 
     async def _rescue(self, worker: Worker, lost: Lost) -> bool:
+        if lost.worker == worker.id:
+            return False  # Whoever sweeps is alive, however long its machine was asleep.
         run = await self._parts.ledger.load(lost.run_id)
         if lost.proof == "lease" and not self._given_up(run):
             return False

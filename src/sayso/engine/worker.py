@@ -19,7 +19,6 @@ from sayso.engine.ids import new_id
 from sayso.engine.loop import RunLoop
 from sayso.engine.parts import Parts
 from sayso.errors import StoreClosed, StoreError
-from sayso.store.base import LEASE_MS
 
 log = logging.getLogger("sayso")
 
@@ -89,14 +88,16 @@ class Worker:
                 log.warning("the worker %s could not sign off: %s", self.id, error)
         return clean
 
-    def _adopt(self, run_id: str) -> None:
+    def _adopt(self, run_id: str, *, elsewhere: bool = False) -> None:
         """Work on a run, or look again if it is being worked on, even if only just still."""
         if run_id in self._loops:
-            self._loops[run_id].poke()
+            self._loops[run_id].poke(elsewhere=elsewhere)
             return
-        self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
+        loop = self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
+        if elsewhere:
+            loop.poke(elsewhere=True)
         self._idle.clear()
-        task = asyncio.create_task(self._drive(self._loops[run_id]), name=f"sayso-{run_id}")
+        task = asyncio.create_task(self._drive(loop), name=f"sayso-{run_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -123,11 +124,11 @@ class Worker:
         if room > 0 and not self._draining:
             agents = tuple(self._parts.drivers)
             for run_id in await self._parts.store.claim(self.id, limit=room, agents=agents):
-                self._adopt(run_id)
+                self._adopt(run_id, elsewhere=True)
         await self._dispatch.wait(bounds.look_s)
 
     async def _beat(self) -> None:
-        await asyncio.sleep(LEASE_MS / 3000)
+        await asyncio.sleep(self._parts.bounds.beat_s)
         await self._parts.store.beat(self.id)
 
     async def _serve(self, work: Callable[[], Awaitable[None]]) -> None:

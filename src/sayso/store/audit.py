@@ -88,7 +88,7 @@ async def _check_run(store: Store, row: RunRow, report: Report) -> None:
         report.entries += len(journal)
         report.holds += len(holds)
         report.redacted += chain.verify(row.id, journal, seq=row.seq, head=row.hash)
-        faults = _order_faults(journal) + _redaction_faults(journal)
+        faults = _order_faults(row, journal) + _redaction_faults(journal)
         if not any(entry.redacted for entry in journal):
             report.replayed += 1
             faults += _replay_faults(row, journal, holds)
@@ -122,9 +122,12 @@ async def _read_holds(store: Store, run_id: str) -> dict[int, HoldRow]:
     return rows
 
 
-def _order_faults(journal: list[Entry]) -> list[str]:
+def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
     positions = [entry.position for entry in journal]
-    return [] if positions == sorted(set(positions)) else ["its entries are out of order"]
+    faults = [] if positions == sorted(set(positions)) else ["its entries are out of order"]
+    if journal and journal[-1].id != row.last:
+        faults.append("its row names another entry as the last")
+    return faults
 
 
 def _redaction_faults(journal: list[Entry]) -> list[str]:

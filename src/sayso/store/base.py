@@ -206,11 +206,16 @@ class Watch(Protocol):
     """Tells that a run may have moved. Make it before reading, or you may wait for the past."""
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Return True after any commit to the run since the watch was made or last returned True.
+        """Return True after any append to the run since the watch was made or last returned True.
 
-        May return True for nothing. Return False when the time is over. Commits of other processes
-        count too; they may be noticed late, but within a second.
+        May return True for nothing. Return False when the time is over. Appends of other processes
+        count too; they may be noticed late, but within a second. A watch on all runs also hears of
+        runs that a worker has left to others.
         """
+        ...
+
+    def ring(self) -> None:
+        """Make the wait return True, as a commit would."""
         ...
 
     def close(self) -> None:
@@ -233,8 +238,8 @@ class Store(Protocol):
         ...
 
     def tick(self) -> int:
-        """Give the lease clock: milliseconds that no change of the wall clock moves, the same for every
-        process that shares the store.
+        """Give the lease clock: milliseconds that no change of the wall clock moves, the same for
+        every process that shares the store.
         """
         ...
 
@@ -270,8 +275,10 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, run_id: str | None = None) -> Watch:
-        """Watch one run, or all of them."""
+    def watch(self, run_id: str | None = None, *, own: bool = True) -> Watch:
+        """Watch one run, or all of them; without `own`, all of them for what others commit. What
+        was appended through this very object may be left out of that, or not.
+        """
         ...
 
     async def runs(self, query: RunQuery) -> list[RunRow]:

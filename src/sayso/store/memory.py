@@ -127,9 +127,9 @@ class MemoryStore:
         page = self._kept.log[after : after + page_size(limit)]
         return [self._kept.journals[run_id][seq - 1] for run_id, seq in page]
 
-    def watch(self, run_id: str | None = None) -> RunWatch:
+    def watch(self, run_id: str | None = None, *, own: bool = True) -> RunWatch:
         self._check()
-        return self._watches.add(run_id)
+        return self._watches.add(run_id, own=own)
 
     async def runs(self, query: RunQuery) -> list[RunRow]:
         self._check()

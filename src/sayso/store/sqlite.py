@@ -12,6 +12,7 @@ import apsw
 from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
 from sayso.store.admit import check_shape, page_size
 from sayso.store.base import (
+    LEASE_MS,
     PAGE_MAX,
     Appended,
     Entry,
@@ -26,7 +27,7 @@ from sayso.store.base import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
-from sayso.store.sqlite_file import create, open_reader, open_writer, sync_dir
+from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
@@ -72,14 +73,15 @@ class SqliteStore:
         vfs: str | None = None,
         busy_s: float = BUSY_S,
         bell: bool = True,
+        lease_ms: int = LEASE_MS,
         sync_dir: Callable[[str], None] = sync_dir,
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
         `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
         parameters but the first are there for tests: a clock, less durability, another layer
-        between SQLite and the disk, an impatient writer, no bell, and somebody who sees when a
-        directory is synced.
+        between SQLite and the disk, an impatient writer, no bell, another lease, and somebody who
+        sees when a directory is synced.
         """
         real = os.path.realpath(path)  # noqa: ASYNC240 - a few microseconds.
         clock = SystemClock() if clock is None else clock
@@ -92,12 +94,12 @@ class SqliteStore:
                 sync_dir(os.path.dirname(real))  # noqa: PTH120
                 return Handles(
                     conn,
-                    Pen(conn, clock),
+                    Pen(conn, clock, lease_ms),
                     files=(real, real + "-wal"),
                     bell_dir=real + ".bell" if bell else "",
                 )
             except BaseException as error:
-                conn.close()
+                close(conn)
                 if isinstance(error, apsw.Error):
                     raise translate(error, real) from None
                 if isinstance(error, OSError):
@@ -141,9 +143,9 @@ class SqliteStore:
     async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
         return self._read(lambda reader: reader.tail(after, limit))
 
-    def watch(self, run_id: str | None = None) -> RunWatch:
+    def watch(self, run_id: str | None = None, *, own: bool = True) -> RunWatch:
         self._check()
-        return self._watches.add(run_id)
+        return self._watches.add(run_id, own=own)
 
     async def runs(self, query: RunQuery) -> list[RunRow]:
         return self._read(lambda reader: reader.runs(query))
@@ -263,7 +265,8 @@ class SqliteStore:
         return answer
 
     def _answered(self, batch: list[Job]) -> None:
-        self._watches.ring({run_id for job in batch if job.error is None for run_id in job.moves})
+        moved = {run_id for job in batch if job.error is None for run_id in job.moves}
+        self._watches.ring(moved, own=True)
         self._queue.answered(batch)
 
     def _moved(self, run_ids: list[str] | None) -> None:

@@ -6,6 +6,7 @@ would drop the locks that another connection of this process holds.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -69,7 +70,7 @@ def open_writer(path: str, *, vfs: str | None, synchronous: str, busy_s: float) 
         if not is_whole:
             raise StoreDamaged(f"{path!r} was cut off in the middle of a page")
     except BaseException:
-        conn.close()
+        close(conn)
         raise
     return conn
 
@@ -77,10 +78,20 @@ def open_writer(path: str, *, vfs: str | None, synchronous: str, busy_s: float) 
 def open_reader(path: str, *, vfs: str | None) -> apsw.Connection:
     """Open for reading only."""
     conn = _connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
-    conn.set_busy_timeout(READ_BUSY_MS)
-    conn.pragma("cache_size", -_CACHE_KIB)
-    conn.pragma("trusted_schema", 0)
+    try:
+        conn.set_busy_timeout(READ_BUSY_MS)
+        conn.pragma("cache_size", -_CACHE_KIB)
+        conn.pragma("trusted_schema", 0)
+    except apsw.Error as error:
+        close(conn)
+        raise translate(error, path) from None
     return conn
+
+
+def close(conn: apsw.Connection) -> None:
+    """Close a connection. If its log cannot be cleared away now, whoever opens it next does it."""
+    with contextlib.suppress(apsw.Error):
+        conn.close()
 
 
 def patiently(what: Callable[[], T], busy_s: float) -> T:

@@ -87,9 +87,10 @@ _NOWHERE = _Head(
 class Pen:
     """Writes to the store, one append after another."""
 
-    def __init__(self, conn: apsw.Connection, clock: Clock) -> None:
+    def __init__(self, conn: apsw.Connection, clock: Clock, lease_ms: int = LEASE_MS) -> None:
         self._conn = conn
         self._clock = clock
+        self._lease_ms = lease_ms
         self.position = 0
         """The last position written, or seen at the last look."""
 
@@ -122,7 +123,7 @@ class Pen:
 
     def beat(self, worker: str) -> None:
         """Prolong a worker's lease."""
-        until = self._clock.tick() + LEASE_MS
+        until = self._clock.tick() + self._lease_ms
         self._conn.execute(_BEAT, (worker, self._clock.boot_id(), until))
 
     def retire(self, worker: str) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from sayso.errors import StoreDamaged
 from sayso.store.admit import hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.sqlite_file import close
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 
 _RUN = """
@@ -84,7 +85,7 @@ class Reader:
         self._conn = conn
 
     def close(self) -> None:
-        self._conn.close()
+        close(self._conn)
 
     def load(self, run_id: str) -> RunRow | None:
         return _first_run(self._all(_LOAD, (run_id,)))

@@ -19,7 +19,7 @@ import apsw
 from sayso.errors import CommitUnknown, SaysoError, StoreClosed, StoreDamaged, StoreError
 from sayso.store.bell import Bell
 from sayso.store.sqlite_error import FATAL, stopped, translate
-from sayso.store.sqlite_file import patiently
+from sayso.store.sqlite_file import close, patiently
 from sayso.store.sqlite_pen import MOVED_MAX, Pen
 from sayso.store.sqlite_queue import Job, refuse
 
@@ -72,7 +72,7 @@ class Handles:
     def close(self) -> None:
         """Let go of everything."""
         self.bell.close()
-        self.conn.close()
+        close(self.conn)
 
 
 class Writer:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+_OTHERS = ""
+"""The key of watches on what others commit. No run is called this."""
+
 
 class RunWatch:
     """A watch on one run, or on all of them."""
@@ -65,8 +68,9 @@ class Watches:
         self._waiting = 0
         self._on_waiting = on_waiting
 
-    def add(self, run_id: str | None) -> RunWatch:
-        """Make a watch."""
+    def add(self, run_id: str | None, *, own: bool = True) -> RunWatch:
+        """Make a watch; without `own`, on what others commit."""
+        run_id = run_id if own else _OTHERS
         watch = RunWatch(self, run_id)
         self._by_run.setdefault(run_id, set()).add(watch)
         return watch
@@ -78,9 +82,10 @@ class Watches:
         if not watches:
             self._by_run.pop(run_id, None)
 
-    def ring(self, run_ids: Iterable[str]) -> None:
+    def ring(self, run_ids: Iterable[str], *, own: bool = False) -> None:
         """Wake the watches on these runs, and those on all runs."""
-        for key in (None, *run_ids):
+        everything = (None,) if own else (None, _OTHERS)
+        for key in (*everything, *run_ids):
             for watch in self._by_run.get(key, ()):
                 watch.ring()
 

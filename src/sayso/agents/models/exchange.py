@@ -87,7 +87,7 @@ class Exchange:
                 description=tool.description,
                 parameters_json_schema=tool.parameters,
             )
-            for tool in prompt.tools
+            for tool in (each.spec() for each in prompt.tools)
         ]
         async with model_request_stream(
             self._model,

@@ -65,6 +65,43 @@ class WatchContract(StoreCase):
                         break
                 watch.close()
 
+    async def test_a_watch_can_be_rung_by_hand(self) -> None:
+        async with self.opened() as store:
+            watch = store.watch("run_1")
+            watch.ring()
+
+            assert await watch.wait(_SOON_S)
+            waiting = asyncio.create_task(watch.wait(_SOON_S))
+            await asyncio.sleep(0)
+            watch.ring()
+            assert await waiting
+            watch.close()
+
+    async def test_a_watch_on_what_others_do_hears_of_another_process(self) -> None:
+        async with self.opened_twice() as (one, two):
+            if one is two:
+                return  # There are no others.
+            watch = two.watch(own=False)
+
+            await one.append(write())
+
+            while await two.load("run_1") is None or not await watch.wait(_SOON_S):
+                pass
+            watch.close()
+
+    async def test_a_watch_hears_of_runs_that_a_worker_leaves(self) -> None:
+        async with self.opened_twice() as (one, two):
+            await one.beat("w1")
+            await one.append(write(owner="w1"))
+            watch = two.watch()
+            while await watch.wait(0.3):
+                pass
+
+            await one.retire("w1")
+
+            assert await watch.wait(_SOON_S)
+            watch.close()
+
     async def test_closing_a_watch_ends_its_wait(self) -> None:
         async with self.opened() as store:
             watch = store.watch("run_1")
