@@ -88,6 +88,11 @@ class Place:
             self._memory = MemoryStore(clock=self.clock)
         return self._memory
 
+    def kill(self, worker: str) -> None:
+        """Play the death of a worker's process; a file knows by itself."""
+        if self._memory is not None:
+            self._memory.kill(worker)
+
     @asynccontextmanager
     async def app(
         self, *agents: Agent, wrap: Callable[[Store], Any] | None = None, **options: Any

@@ -61,10 +61,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 class Live:
     """A run in memory, as it will be once every append under way is committed."""
 
-    def __init__(self, row: RunRow, run: Run) -> None:
+    def __init__(self, run: Run, *, owner: str, last: bytes) -> None:
         self.run = run
-        self.owner = row.owner
-        self.last = row.last
+        self.owner = owner
+        self.last = last
         """The id of the last entry."""
         self.transcript: Transcript | None = None
         self.pending = 0
@@ -95,7 +95,7 @@ class Ledger:
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
         self._lives: dict[str, Live] = {}
-        self._pins: dict[str, int] = {}
+        self._pins: set[str] = set()
 
     async def load(self, run_id: str) -> Run:
         """Read a run as it was last committed."""
@@ -116,7 +116,11 @@ class Ledger:
             await self._commit(write, self.store.append(write), run, worker)
         except StaleRun:
             raise RunExists(f"the run {event.run!r} exists already") from None
-        self._tell(run, worker)
+        live = Live(run, owner=worker, last=write.entries[-1].id)
+        if not run.previous:
+            live.transcript = Transcript(run.id)
+            live.transcript.add(1, event)
+        self._tell(run, worker, live)
         return run
 
     async def write(
@@ -169,7 +173,8 @@ class Ledger:
             answer = await self._commit(write, self.store.append(write), run, event.worker)
         except StaleRun:
             return None
-        self._tell(run, event.worker)
+        live = Live(run, owner=event.worker, last=write.entries[-1].id)
+        self._tell(run, event.worker, live)
         return Written(run=run, owner=event.worker, events=(event,), at=answer.at)
 
     async def redact(self, run_id: str, event: e.EntryRedacted) -> None:
@@ -182,23 +187,19 @@ class Ledger:
         await self.store.append(msgspec.structs.replace(write, redacts=(event.entry,)))
         self._drop(run_id)
 
-    async def pin(self, run_id: str) -> Live:
-        """Keep a run in memory until `unpin`, and give its present state."""
-        self._pins[run_id] = self._pins.get(run_id, 0) + 1
-        try:
-            return await self.live(run_id)
-        except BaseException:
-            self.unpin(run_id)
-            raise
+    def pin(self, run_id: str) -> None:
+        """Keep a run in memory, once it is there, until `unpin`."""
+        self._pins.add(run_id)
 
     def unpin(self, run_id: str) -> None:
         """Let a pinned run go."""
-        self._pins[run_id] -= 1
-        if not self._pins[run_id]:
-            del self._pins[run_id]
-            live = self._lives.get(run_id)
-            if live is not None and not live.pending:
-                del self._lives[run_id]
+        self._pins.discard(run_id)
+        self._let_go(run_id)
+
+    def _let_go(self, run_id: str) -> None:
+        live = self._lives.get(run_id)
+        if live is not None and not live.pending and run_id not in self._pins:
+            del self._lives[run_id]
 
     async def live(self, run_id: str) -> Live:
         """Give the run in memory if it is there and not stale, else as it was last committed."""
@@ -288,12 +289,9 @@ class Ledger:
             raise
         finally:
             live.pending -= 1
-            run_id = live.run.id
             if not live.pending:
                 live.idle.set()
-            if not live.pending and run_id not in self._pins and self._lives.get(run_id) is live:
-                del self._lives[run_id]
-        self._tell(sent.run, sent.owner)
+        self._tell(sent.run, sent.owner, live)
         return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
 
     def _send(
@@ -410,7 +408,7 @@ class Ledger:
         row = await self.store.load(run_id)
         if row is None:
             raise UnknownRun(f"there is no run {run_id!r}")
-        return Live(row, await self.read(row))
+        return Live(await self.read(row), owner=row.owner, last=row.last)
 
     def _spoil(self, live: Live) -> None:
         live.stale = True
@@ -426,8 +424,12 @@ class Ledger:
         if not landing.cancelled() and landing.exception() is None:
             self._tell(run, owner)
 
-    def _tell(self, run: Run, owner: str) -> None:
+    def _tell(self, run: Run, owner: str, live: Live | None = None) -> None:
+        """Tell whoever listens of a committed write. Whoever pins the run has it in memory."""
+        if live is not None and not live.stale:
+            self._lives.setdefault(run.id, live)
         if self.dispatch is not None and not owner and status_of(run) is Status.RUNNING:
             self.dispatch.wake(run.id)
         for listener in self.listeners:
             listener(run, owner)
+        self._let_go(run.id)

@@ -68,13 +68,9 @@ class RunLoop:
 
     async def drive(self) -> None:
         """Advance the run until there is nothing more for this worker to do."""
-        await self._ledger.pin(self.run_id)
-        try:
-            async with asyncio.TaskGroup() as group:
-                while await self._advance(group):
-                    pass
-        finally:
-            self._ledger.unpin(self.run_id)
+        async with asyncio.TaskGroup() as group:
+            while await self._advance(group):
+                pass
 
     async def _advance(self, group: asyncio.TaskGroup) -> bool:
         """Do what can be done now, then wait for news. False when this worker is done here."""

@@ -93,6 +93,7 @@ class Worker:
         if run_id in self._loops:
             self._loops[run_id].poke(elsewhere=elsewhere)
             return
+        self._parts.ledger.pin(run_id)
         loop = self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
         if elsewhere:
             loop.poke(elsewhere=True)
@@ -115,6 +116,7 @@ class Worker:
             log.exception("%s cannot go on in this process", loop.run_id)
         finally:
             del self._loops[loop.run_id]
+            self._parts.ledger.unpin(loop.run_id)
             if not self._loops:
                 self._idle.set()
 
