@@ -221,7 +221,12 @@ class Sayso:
             note=note,
             channel=channel,
         )
-        return hold_view(await self._open_desk.decide(name, request))
+        decision = await self._open_desk.decide(name, request)
+        if decision is None or not isinstance(hold, HoldView) or request.edits:
+            return await self.hold(name)
+        # What was decided on is what was shown: its digest says so.
+        status = "settled" if decision.effective_at <= decision.at else "decided"
+        return msgspec.structs.replace(hold, status=status, decision=decision)
 
     async def resume(
         self,

@@ -241,7 +241,7 @@ def test_a_call_moves_as_the_table_says_and_not_otherwise(kind: type[e.Event], s
     if state in CALL_MOVES[kind]:
         assert call(apply(run, event)).state is CALL_MOVES[kind][state]
     else:
-        illegal(run, event, match="is not legal for the call")
+        illegal(run, event, match=f"is not legal for the call 1.0 while {state}")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CALL_MOVES if kind not in ON_HOLD])

@@ -1,7 +1,6 @@
 """Several real processes on one file."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys

@@ -18,6 +18,7 @@ from sayso.domain.digest import call_digest, suspension_digest
 from sayso.domain.hold import (
     VERDICT_WORDS,
     Approved,
+    Decision,
     Errored,
     Expired,
     Rejected,
@@ -63,6 +64,11 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     channel: str = "library"
 
+    @property
+    def edits(self) -> bool:
+        """Tell whether it says yes to other arguments than were shown."""
+        return isinstance(self.verdict, Approved) and self.verdict.args is not None
+
 
 class _Edit(msgspec.Struct, frozen=True, kw_only=True):
     args: bytes
@@ -77,17 +83,18 @@ class Decider:
         self._parts = parts
         self._takes = takes
 
-    async def decide(self, hold: str, request: Decide) -> HoldFound:
-        """Decide a hold, and give it as it is then. One that was edited into something that others
-        must decide is still open.
+    async def decide(self, hold: str, request: Decide) -> Decision | None:
+        """Decide a hold, and give the decision; None if it was made before, by the same request, or
+        is not made: the hold was edited into something that others must decide.
         """
         _check(request)
         run_id, n = _place("hold", hold)
         try:
-            await self._settle(run_id, [n], request, scope=hold)
+            events = await self._settle(run_id, [n], request, scope=hold)
         except UnknownRun:
             raise UnknownHold(f"there is no hold {hold!r}") from None
-        return await self._found(run_id, n)
+        settled = [event for event in events if isinstance(event, e.HoldSettled)]
+        return settled[0].decision if settled else None
 
     async def resume(self, name: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
@@ -122,10 +129,10 @@ class Decider:
         *,
         scope: str,
         digests: dict[int, str] | None = None,
-    ) -> None:
+    ) -> Sequence[e.Event]:
         key = await self._key(run_id, request, scope)
         if key is not None and await is_retry(self._parts.store, key):
-            return
+            return ()
         edit = await self._edit(run_id, ns, request)
 
         def verb(run: Run) -> list[e.Event]:
@@ -139,16 +146,17 @@ class Decider:
             return found
 
         try:
-            await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+            written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
         except (Refused, ConditionFailed) as error:
             # An impatient client may have sent the same request twice, and this is the second.
             if key is not None and await is_retry(self._parts.store, key):
-                return
+                return ()
             if not isinstance(error, UnknownHold | ConditionFailed | HoldExpired):
                 raise
             # Decided, withdrawn or out of time: say what stands instead.
             await self._expire(run_id)
             raise await self._why_not(run_id, ns, request.by) from None
+        return written.events
 
     async def _key(self, run_id: str, request: Decide, scope: str) -> Key | None:
         if request.key is None:

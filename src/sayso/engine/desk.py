@@ -12,6 +12,7 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain import verbs
 from sayso.domain.digest import encode_value
+from sayso.domain.hold import Decision
 from sayso.domain.lifecycle import FINAL, status_of
 from sayso.domain.message import Message
 from sayso.domain.run import Run, Status
@@ -144,7 +145,7 @@ class Desk:
             takes=self._takes,
         )
 
-    async def decide(self, hold: str, request: Decide) -> HoldFound:
+    async def decide(self, hold: str, request: Decide) -> Decision | None:
         """Decide a hold. The first decision stands; `AlreadyDecided` says which."""
         return await self._decider.decide(hold, request)
 

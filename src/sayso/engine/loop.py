@@ -172,9 +172,7 @@ class RunLoop:
         started: set[str] = set()
         try:
             # Whoever was taken over meanwhile starts nothing any more.
-            written = await self._ledger.post(
-                self.run_id, proposal.verb, owned_by=self._worker
-            )
+            written = await self._ledger.post(self.run_id, proposal.verb, owned_by=self._worker)
             for event in written.events:
                 if isinstance(event, e.CallStarted):
                     started.add(event.call)

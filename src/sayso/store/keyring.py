@@ -143,7 +143,7 @@ def _read_file(path: Path) -> str | None:
         return None
     except OSError as error:
         raise BadKeys(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    with os.fdopen(fd, "rb") as file:
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise BadKeys(f"{str(path)!r} is not a file")
@@ -151,7 +151,9 @@ def _read_file(path: Path) -> str | None:
             raise BadKeys(f"others may read {str(path)!r}: chmod 600 it, and think of new keys")
         if found.st_uid not in (os.geteuid(), 0):
             raise BadKeys(f"{str(path)!r} belongs to somebody else")
-        return file.read(FILE_BYTES_MAX).decode("ascii", "replace")
+        return os.read(fd, FILE_BYTES_MAX).decode("ascii", "replace")
+    finally:
+        os.close(fd)
 
 
 def _make_file(path: Path) -> None:

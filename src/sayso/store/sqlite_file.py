@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -137,28 +137,31 @@ def _prepare(conn: apsw.Connection, path: str, *, synchronous: str, busy_s: floa
         raise translate(error, path) from None
 
 
-def _check_host(path: str) -> None:
-    have = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if have < SQLITE_MIN:
+def check_version(have: str) -> None:
+    """Refuse a SQLite that is too old. `BadSetup` says so."""
+    if tuple(int(part) for part in have.split(".")) < SQLITE_MIN:
         wanted = ".".join(map(str, SQLITE_MIN))
-        raise BadSetup(f"SQLite {apsw.sqlite_lib_version()} is too old: {wanted} or newer, please")
-    if _file_system(path) in _NETWORK:
-        raise BadSetup(f"{path!r} is on a network file system, where SQLite's locks do not hold")
+        raise BadSetup(f"SQLite {have} is too old: {wanted} or newer, please")
 
 
-def _file_system(path: str) -> str:
-    """Name the type of the file system, where Linux says it."""
-    device = Path(path).stat().st_dev
+def file_system(mounts: Iterable[str], device: int) -> str:
+    """Name the type of a device's file system, as Linux lists them; empty if it does not."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                fields, _, rest = line.partition(" - ")
-                if fields.split()[2] == wanted:
-                    return rest.split()[0]
-    except OSError:
-        pass
+    for line in mounts:
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == wanted:
+            return rest.split()[0]
     return ""
+
+
+def _check_host(path: str) -> None:
+    check_version(apsw.sqlite_lib_version())
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # Not Linux.
+        return
+    if file_system(mounts.splitlines(), Path(path).stat().st_dev) in _NETWORK:
+        raise BadSetup(f"{path!r} is on a network file system, where SQLite's locks do not hold")
 
 
 def _is_whole(path: str) -> bool:

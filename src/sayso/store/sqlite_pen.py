@@ -79,9 +79,7 @@ class _Head(msgspec.Struct):
     due_at: int | None
 
 
-_NOWHERE = _Head(
-    k=0, seq=0, at=0, hash=chain.GENESIS, last=b"", status="", owner="", due_at=None
-)
+_NOWHERE = _Head(k=0, seq=0, at=0, hash=chain.GENESIS, last=b"", status="", owner="", due_at=None)
 
 
 class Pen:

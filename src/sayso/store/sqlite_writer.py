@@ -117,6 +117,7 @@ class Writer:
     async def gone(self) -> None:
         """Wait until the thread has closed everything."""
         await asyncio.shield(self._gone)
+        self._thread.join()  # It has nothing left to do.
 
     def give(self, batch: list[Job]) -> None:
         """Hand a batch over; an empty one is the goodbye. One at a time, please."""
