@@ -71,10 +71,13 @@ def test_a_rule_names_tools_by_pattern(pattern: str, tool: str, applies: bool):
 
 
 def test_a_rule_may_look_at_the_arguments():
-    policy = Policy(Rule("pay", when=lambda call: call.args["amount"] > 1000))
+    rule = Rule("pay", when=lambda call: call.args["amount"] > 1000)
+    ban = Rule("pay", when=lambda call: call.args["amount"] > 1000, forbid="too much")
 
-    assert isinstance(policy.on(facts(amount=1001)), Require)
-    assert policy.on(facts(amount=1000)) == Proceed()
+    assert rule.on(facts(amount=1001)) == rule.ruling
+    assert Policy(rule).on(facts(amount=1000)) == Proceed()
+    assert Policy(ban).on(facts(amount=1001)) == Forbid(why="too much")
+    assert Policy(ban).on(facts(amount=1000)) == Proceed()
 
 
 async def later(_: CallFacts) -> bool:
@@ -225,6 +228,8 @@ def test_what_one_rule_closes_the_other_does_not_open():
         ruling = required(both)
         assert (ruling.editable, ruling.on_reject) == (False, "cancel")
         assert (ruling.title, ruling.why) == ("A", "B")
+    open_to_all = required(strictest(require(), require()))
+    assert (open_to_all.editable, open_to_all.on_reject) == (True, "tell")
 
 
 approvers = st.sampled_from([(), ("owner",), ("anyone",), ("user:ann",), ("user:ann", "user:bob")])
@@ -303,6 +308,7 @@ def test_what_cannot_be_enforced_is_forbidden_rather_than_let_go_with_less(rulin
         {"risk": "extreme"},
         {"risk": "HIGH"},
         {"on_silence": "escalate"},
+        {"on_silence": "escalate", "within": "1h"},
         {"on_silence": None},
         {"on_silence": "approve"},
         {"on_silence": "approve", "within": "1h", "risk": "high"},

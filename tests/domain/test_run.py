@@ -1,9 +1,12 @@
+from msgspec.structs import replace
+
 from sayso.domain import verbs
 from sayso.domain.call import CallState
 from sayso.domain.hold import Rejected
 from sayso.domain.policy import Require
+from sayso.domain.run import Strand, with_call, with_hold, with_strand
 
-from .build import APPROVE, MIRA, NOW, commit, decided, held, started
+from .build import APPROVE, MIRA, NOW, call, commit, decided, held, started
 
 HOUR = 3_600_000
 
@@ -43,3 +46,17 @@ def test_a_decided_hold_is_due_when_its_decision_is_effective():
 
     assert decided(run, 1, APPROVE, undo_ms=5000).due_at == NOW + 5000
     assert decided(run, 1, Rejected()).due_at is None
+
+
+def test_a_change_touches_nothing_else():
+    run = held("d", "e")
+    side = Strand(name="side", said=3)
+    both = replace(run, strands=(*run.strands, side))
+    row = replace(call(run, "1.1"), tool="look")
+    hold = replace(run.holds[1], deadline=5)
+
+    assert with_call(both, row).strands[1] == side
+    assert with_call(both, row).call("1.0") == call(run, "1.0")
+    assert with_call(both, row).call("1.1") == row
+    assert with_strand(both, replace(side, said=4)).strands[0] == run.strands[0]
+    assert with_hold(run, hold).holds == (run.holds[0], hold)

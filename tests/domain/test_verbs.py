@@ -268,6 +268,7 @@ def test_a_rejected_call_is_declined_and_the_model_goes_on():
     events = verbs.settle(run, 1, Rejected(reason="too much"), by=MIRA, now=NOW)
 
     assert outcome(events) == Declined(reason="too much", by="mira")
+    assert [event.why for event in events if isinstance(event, e.CallFinished)] == [""]
     assert status_of(commit(run, *events)) is Status.RUNNING
 
 

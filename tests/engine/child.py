@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine.kit import World
+from engine.kit import Delegate, World, tags
 
 from sayso import Agent, Bounds, Context, Happened, NotHappened, Sayso, approve, reject, tool
 from sayso.errors import AlreadyDecided, SaysoError
@@ -29,6 +29,30 @@ def tell(word: str) -> None:
     os.write(1, f"{word}\n".encode())
 
 
+def stop_here() -> None:
+    """Stand still until somebody sends SIGCONT."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class StopsAfterStart(Delegate):
+    """A store after whose answer to a start the process stands still, once."""
+
+    stopped = False
+
+    def append(self, *writes: Any) -> Any:
+        answer = self.inner.append(*writes)
+        if self.stopped or "call.started" not in tags(writes):
+            return answer
+        self.stopped = True
+        return asyncio.ensure_future(self._then_stop(answer))
+
+    async def _then_stop(self, answer: Any) -> Any:
+        found = await answer
+        tell("started")
+        stop_here()
+        return found
+
+
 def teller(world: World, spec: dict[str, Any]) -> Agent:
     """An agent with one payment, which says where it is and stays there if it is told to."""
     kind = spec.get("kind", "once")
@@ -36,10 +60,8 @@ def teller(world: World, spec: dict[str, Any]) -> Agent:
 
     async def rest(where: str) -> None:
         tell(where)
-        if where == stay and spec.get("busy"):
-            # A process that does not even serve its loop, as one that swaps or is stopped.
-            while True:
-                time.sleep(0.01)
+        if where == spec.get("stop"):
+            stop_here()
         while where == stay and not (world.root / "go").exists():
             await asyncio.sleep(0.01)
 
@@ -68,8 +90,9 @@ def teller(world: World, spec: dict[str, Any]) -> Agent:
 
 async def serve(world: World, spec: dict[str, Any]) -> None:
     """Work until told to stop."""
+    store: Any = await open_store(spec)
     app = Sayso(
-        await open_store(spec),
+        StopsAfterStart(store) if spec.get("stop") == "started" else store,
         agents=[teller(world, spec)],
         bounds=bounds(spec),
         drain_s=spec.get("drain_s", 20.0),
@@ -81,22 +104,22 @@ async def serve(world: World, spec: dict[str, Any]) -> None:
             break
         await asyncio.sleep(0.005)
     await working
+    await store.close()
     tell("over")
 
 
 async def decide(world: World, spec: dict[str, Any]) -> None:
     """Click many times at once, as soon as everybody is there."""
-    async with Sayso(await open_store(spec), work=False) as app:
+    async with Sayso(spec["db"], work=False) as app:
         hold = await app.hold(spec["hold"])
         tell("ready")
         while not (world.root / "go").exists():
             await asyncio.sleep(0)
 
         async def click(n: int) -> dict[str, Any]:
-            verdict = approve() if (n + spec["n"]) % 2 else reject(f"{spec['n']}.{n}")
-            key = None if spec["key"] is None else spec["key"]
-            if key is not None:
-                verdict = approve()
+            key = spec["key"]
+            yes = key is not None or (n + spec["n"]) % 2
+            verdict = approve() if yes else reject(f"{spec['n']}.{n}")
             try:
                 found = await app.decide(hold, verdict, by="mira", key=key, note="click")
             except AlreadyDecided as late:

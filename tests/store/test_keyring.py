@@ -189,13 +189,13 @@ def test_what_is_no_plain_file_is_refused(tmp_path):
 
 
 async def test_several_who_need_the_first_key_at_once_get_the_same(tmp_path):
-    ready = threading.Barrier(8)
+    ready = threading.Barrier(4)
 
     def load():
         ready.wait()
         return KeyRing.load(tmp_path / "sayso.db", env={}).sign("a", b"b")
 
     for _ in range(5):
-        signatures = await asyncio.gather(*(asyncio.to_thread(load) for _ in range(8)))
+        signatures = await asyncio.gather(*(asyncio.to_thread(load) for _ in range(4)))
         assert len(set(signatures)) == 1
         (tmp_path / "sayso.db.keys").unlink()

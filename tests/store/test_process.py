@@ -48,6 +48,7 @@ async def main(path, verb, name):
     if verb == "wait":
         watch = store.watch("run_1")
         seen = (await store.load("run_1")).seq
+        print("waiting", flush=True)
         while True:
             await watch.wait()
             row = await store.load("run_1")
@@ -138,6 +139,7 @@ async def test_a_watch_in_another_process_wakes_up(tmp_path):
     await store.append(write())
     with Other(path, "wait") as other:
         other.go()
+        assert await asyncio.to_thread(other.line) == "waiting"
         for after in range(1, 20):
             await store.append(write(after=after))
             if after == 1:

@@ -41,10 +41,7 @@ def decode_value(data: bytes | str, *, bytes_max: int = BYTES_MAX) -> Any:
         if len(data) > bytes_max:
             raise BadValue(f"this JSON has {len(data):,} bytes, more than {bytes_max:,}")
         value = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_constant,
-            parse_int=_integer,
+            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant
         )
     except BadValue:
         raise
@@ -146,9 +143,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise BadValue(f"{name} has no place in JSON")
-
-
-def _integer(text: str) -> int:
-    if len(text.removeprefix("-")) > DIGITS_MAX:
-        raise BadValue(f"an integer has more than {DIGITS_MAX:,} digits")
-    return int(text)

@@ -295,7 +295,7 @@ def duration_ms(text: str | float) -> int:
         ms = text * 1000
     else:
         parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])", str(text))
-        if not parts or "".join(n + unit for n, unit in parts) != str(text).replace(" ", ""):
+        if "".join(n + unit for n, unit in parts) != str(text).replace(" ", ""):
             raise BadPolicy(f"{text!r} is not a duration: write '30s', '4h', '2d' or '1h30m'")
         ms = sum(float(number) * _UNITS_MS[unit] for number, unit in parts)
     # Less than a millisecond would be over before anybody is asked.

@@ -185,7 +185,7 @@ def settle(
         raise WrongVerdict(f"{word!r} does not answer an ask of kind {hold.kind!r}: use {fits}")
     if isinstance(verdict, Approved) and verdict.args is not None:
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
-    if hold.kind == "in_doubt" and run.ending and says_yes(verdict):
+    if run.ending and says_yes(verdict):
         raise WrongVerdict("the run is being cancelled: the call cannot be run again")
     decision = Decision(
         verdict=verdict,

@@ -19,14 +19,12 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.guard import conditions_of
 from sayso.domain.lifecycle import apply, apply_all, epilogue, status_of
 from sayso.domain.message import Message
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
-from sayso.engine.ids import entry_id
-from sayso.engine.rows import hold_rows
+from sayso.engine.write import make_write, take_steps
 from sayso.errors import (
     BadValue,
     CommitUnknown,
@@ -36,7 +34,7 @@ from sayso.errors import (
     StoreError,
     UnknownRun,
 )
-from sayso.store.base import Appended, Key, NewEntry, RunRow, Store, Write
+from sayso.store.base import Appended, Key, RunRow, Store, Write
 from sayso.store.journal import decode, read_journal, read_transcript, replay
 
 TRIES_MAX = 200
@@ -111,7 +109,7 @@ class Ledger:
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
         run = apply(None, event)
-        write = self._write(None, run, (event,), owner=worker, key=key)
+        write = make_write(b"", take_steps(None, (event,)), owner=worker, key=key)
         try:
             await self._commit(write, self.store.append(write), run, worker)
         except StaleRun:
@@ -168,7 +166,8 @@ class Ledger:
             return None
         self._drop(run_id)
         run = apply_all(live.run, (event,))
-        write = self._write(live, run, (event,), owner=event.worker, owner_was=event.before)
+        steps = take_steps(live.run, (event,))
+        write = make_write(live.last, steps, owner=event.worker, owner_was=event.before)
         try:
             answer = await self._commit(write, self.store.append(write), run, event.worker)
         except StaleRun:
@@ -182,8 +181,7 @@ class Ledger:
         live = await self._read(run_id)
         if not 0 < event.entry <= live.run.seq:
             raise BadValue(f"{run_id!r} has no entry {event.entry}")
-        run = apply_all(live.run, (event,))
-        write = self._write(live, run, (event,), owner=None)
+        write = make_write(live.last, take_steps(live.run, (event,)))
         await self.store.append(msgspec.structs.replace(write, redacts=(event.entry,)))
         self._drop(run_id)
 
@@ -310,13 +308,13 @@ class Ledger:
         events = tuple(verb(before))
         if not events:
             return None
-        after = apply_all(before, events)
-        follow = tuple(epilogue(after))
-        after = apply_all(after, follow)
-        events += follow
+        steps = take_steps(before, events)
+        follow = tuple(epilogue(steps[-1].after))
+        steps += take_steps(steps[-1].after, follow)
+        events, after = events + follow, steps[-1].after
         owner = self._owner_after(live.owner, after, takes)
         owner_was = "" if owner else owned_by
-        write = self._write(live, after, events, owner=owner, owner_was=owner_was, key=key)
+        write = make_write(live.last, steps, owner=owner, owner_was=owner_was, key=key)
         answer = self.store.append(write)
         live.run = after
         live.last = write.entries[-1].id
@@ -337,39 +335,6 @@ class Ledger:
             return ""
         worker = "" if owner or takes is None else takes(run.agent)
         return worker or None
-
-    def _write(
-        self,
-        live: Live | None,
-        after: Run,
-        events: tuple[e.Event, ...],
-        *,
-        owner: str | None,
-        owner_was: str | None = None,
-        key: Key | None = None,
-    ) -> Write:
-        before = live.run if live else None
-        return Write(
-            run=after.id,
-            after=before.seq if before else 0,
-            after_id=live.last if live else b"",
-            entries=tuple(
-                NewEntry(id=entry_id(), payload=codec.encode_event(cast("e.AnyEvent", event)))
-                for event in events
-            ),
-            project=after.project,
-            agent=after.agent,
-            thread=after.thread,
-            status=status_of(after).value,
-            fold=FOLD,
-            state=codec.encode_run(after),
-            due_at=None if after.final else after.due_at,
-            holds=hold_rows(before, events) if before else (),
-            owner=owner,
-            owner_was=owner_was,
-            key=key,
-            only_if=conditions_of(before, events) if before else (),
-        )
 
     async def _commit(
         self, write: Write, answer: Awaitable[Appended], run: Run, owner: str

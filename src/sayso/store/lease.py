@@ -91,11 +91,12 @@ class Leases:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Unlinked since it was opened: its worker has retired, and that is no death.
+            return None if os.fstat(fd).st_nlink == 0 else False
         except BlockingIOError:
             return True
         finally:
             os.close(fd)
-        return False
 
 
 def _after_fork() -> None:

@@ -50,6 +50,7 @@ class SqliteStore:
         self._path = path
         self._clock = clock
         self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
         self._closed = False
         self._reader: Reader | None = None
         self._leases = Leases(path + ".workers")
@@ -255,9 +256,11 @@ class SqliteStore:
         after: Callable[[], None] | None = None,
     ) -> asyncio.Future[T]:
         """Hand a job over in the call itself; errors come with the answer."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
         try:
             self._check()
+            assert loop is self._loop, "a store is used on the event loop that opened it"
         except StoreError as error:
             refuse(answer, error)
         else:

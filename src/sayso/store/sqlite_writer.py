@@ -13,6 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from typing import cast
 
 import apsw
 
@@ -67,7 +68,7 @@ class Handles:
 
     def version(self) -> int:
         """Read the number that every commit of another connection changes."""
-        return self.conn.pragma("data_version")
+        return cast("int", self.conn.execute("pragma data_version").fetchall()[0][0])
 
     def close(self) -> None:
         """Let go of everything."""
@@ -184,10 +185,11 @@ class Writer:
         while not self._loop.is_closed():
             fast = self._waiting or time.monotonic() - self._waited_at < LINGER_S
             self._dozing = not fast
-            poll.poll(POLL_WAITING_MS if fast else POLL_MS)
+            rung = poll.poll(POLL_WAITING_MS if fast else POLL_MS)
             self._dozing = False
-            self._drain()
-            handles.bell.drain()
+            if rung:
+                self._drain()
+                handles.bell.drain()
             batch, self._batch = self._batch, None
             if batch:
                 self._serve_batch(handles, batch)
