@@ -118,6 +118,21 @@ def test_a_loop_that_is_closed_without_the_store_leaves_no_thread(tmp_path):
     gc.collect()
 
 
+async def test_opening_that_is_cancelled_leaves_no_thread(tmp_path):
+    for ticks in range(6):
+        opening = asyncio.create_task(SqliteStore.open(tmp_path / f"{ticks}.db"))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+
+    until = time.monotonic() + 10
+    while [t for t in threading.enumerate() if t.name.startswith("sayso")]:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
+
+
 def test_a_process_that_ends_without_closing_ends(tmp_path):
     program = """
 import asyncio, sys

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 from sayso.agents.probe import Probe
 from sayso.agents.result import keep_result
 from sayso.agents.signature import REQUIRED, Signature, check_kinds, read_signature
-from sayso.agents.thread import in_thread
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
 from sayso.domain.policy import HIGH, RISKS, Require, duration_ms, require
 from sayso.engine.ports import Context, Happened, NotHappened, ToolSpec
+from sayso.engine.thread import in_thread
 from sayso.errors import BadPolicy, BadTool, BadValue
 
 if TYPE_CHECKING:

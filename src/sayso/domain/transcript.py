@@ -28,6 +28,8 @@ class Transcript:
         self.calls: dict[str, Call] = {}
         self.args: dict[str, bytes] = {}
         """What each call is, or would be, executed with: as edited, if it was."""
+        self.tool_versions: dict[str, str] = {}
+        """The version of its tool that each call was last asked for, or asked about, with."""
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people decided on each call last."""
@@ -52,8 +54,11 @@ class Transcript:
                 for call in event.calls:
                     self.calls[call.ref] = call
                     self.args[call.ref] = bytes(call.args)
+                    self.tool_versions[call.ref] = call.tool_version
             case e.HoldOpened():
                 self._holds[event.hold] = event.call
+                if event.tool_version:
+                    self.tool_versions[event.call] = event.tool_version
             case e.HoldRevised():
                 self.args[self._ref(event.hold)] = bytes(event.args)
             case e.HoldSettled():

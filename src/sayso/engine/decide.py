@@ -222,12 +222,14 @@ class Decider:
         ruling = await self._parts.gate.rule(run, tool, args, driver.check_for_intervention)
         if isinstance(ruling, Forbid):
             raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
+        # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
+        shown = (await self._parts.ledger.transcript(run_id)).tool_versions[row.ref]
         digest = call_digest(
             project=run.project,
             run=run.id,
             version=hold.version + 1,
             tool=tool.name,
-            tool_version=tool.version,
+            tool_version=shown,
             args=args,
         )
         if not isinstance(ruling, Require):

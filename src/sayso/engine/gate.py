@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.engine.thread import in_thread
 from sayso.errors import BadValue
 
 PATIENCE_S = 5.0
@@ -146,7 +148,7 @@ class Gate:
         if tool is None:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
         args = transcript.args[row.ref]
-        asked_with = transcript.calls[row.ref].tool_version
+        asked_with = transcript.tool_versions[row.ref]
         if row.digest == self._digest(run, row.version, tool, tool.version, args):
             upgraded = False
         elif row.digest == self._digest(run, row.version, tool, asked_with, args):
@@ -176,12 +178,14 @@ class Gate:
         self, run: Run, tool: Tool, args: bytes, check: Intervention | None = None
     ) -> Ruling:
         """Rule on a call by every rule there is."""
-        facts = self._facts(run, tool, args)
         flags = [] if tool.approval is None else [tool.approval]
-        ruling = self.policy.on(facts, *flags)
-        for intervention in (self._check, check):
-            if intervention is not None:
-                ruling = strictest(ruling, await self._intervene(intervention, facts))
+        ruling = strictest(*flags)
+        checks = [each for each in (self._check, check) if each is not None]
+        if self.policy.rules or checks:
+            facts = self._facts(run, tool, args)
+            ruling = self.policy.on(facts, ruling)
+            for each in checks:
+                ruling = strictest(ruling, await self._intervene(each, facts))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
 
     def doubt_ruling(self, run: Run, tool: Tool | None, name: str, args: bytes) -> Require:
@@ -195,16 +199,20 @@ class Gate:
         return Require(approvers=who, risk=tool.risk, title=title, editable=False)
 
     async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
+        asked = asyncio.ensure_future(_answer(check, facts))
+        asked.add_done_callback(_forget)
         try:
-            async with asyncio.timeout(self._patience_s):
-                if inspect.iscoroutinefunction(check):
-                    answer: Any = await check(facts)
-                else:
-                    answer = await asyncio.to_thread(check, facts)
-        except TimeoutError:
-            return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")
-        except Exception as error:  # noqa: BLE001 - a broken check must not open the gate.
+            # A check that ignores its cancellation must not be waited for.
+            await asyncio.wait({asked}, timeout=self._patience_s)
+            if not asked.done():
+                return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")
+        finally:
+            asked.cancel()
+        if asked.cancelled():
+            return Require(why="The check was cancelled.")
+        if (error := asked.exception()) is not None:
             return Require(why=f"The check failed: {type(error).__name__}: {error}.")
+        answer = asked.result()
         if answer is True:
             return Require(why="The check asks for a person.")
         if answer is False:
@@ -249,3 +257,17 @@ def stands(run: Run, ruling: Require, decision: Decision) -> bool:
 def clean_text(text: str) -> str:
     """Make text from outside storable: what is not a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+async def _answer(check: Intervention, facts: CallFacts) -> Any:
+    try:
+        if inspect.iscoroutinefunction(check):
+            return await check(facts)
+        return await in_thread(partial(check, facts), {}, "check_for_intervention")
+    except SystemExit as error:
+        raise RuntimeError(f"it called sys.exit({error.code!r})") from error
+
+
+def _forget(asked: asyncio.Future[Any]) -> None:
+    if not asked.cancelled():
+        asked.exception()  # Whoever wanted to know has been told, or has gone.

@@ -113,6 +113,9 @@ class Ledger:
         try:
             await self._commit(write, self.store.append(write), run, worker)
         except StaleRun:
+            if await self.store.load(event.run) is None:
+                # The append was lost with its answer. It may still come: do not send it again.
+                raise CommitUnknown from None
             raise RunExists(f"the run {event.run!r} exists already") from None
         live = Live(run, owner=worker, last=write.entries[-1].id)
         if not run.previous:

@@ -69,8 +69,21 @@ class RunLoop:
     async def drive(self) -> None:
         """Advance the run until there is nothing more for this worker to do."""
         async with asyncio.TaskGroup() as group:
-            while await self._advance(group):
+            while await self._look(group):
                 pass
+
+    async def _look(self, group: asyncio.TaskGroup) -> bool:
+        try:
+            return await self._advance(group)
+        except StoreClosed:
+            self._broken = True
+            return False
+        except StoreError as error:
+            # Calls that are under way must not be cut off because a read has failed.
+            log.warning("%s: %s", self.run_id, error)
+            await asyncio.sleep(self._parts.bounds.look_s)
+            self._elsewhere = True
+            return True
 
     async def _advance(self, group: asyncio.TaskGroup) -> bool:
         """Do what can be done now, then wait for news. False when this worker is done here."""
@@ -116,6 +129,12 @@ class RunLoop:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody has asked this task to stop: something inside has cancelled itself.
+            await self._fail("it was cancelled from within")
         except StoreClosed:
             self._broken = True
         except StoreError as error:

@@ -7,7 +7,6 @@ that nobody hears costs a moment, because everybody also looks by themselves.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from pathlib import Path
 
@@ -20,7 +19,7 @@ class Bell:
 
     def __init__(self, directory: str) -> None:
         """Hang it in this directory; empty: nowhere."""
-        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._name = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._socket: socket.socket | None = None
         self._dir = -1
         self._base = directory

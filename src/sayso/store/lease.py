@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 import weakref
 from pathlib import Path
 
@@ -72,7 +71,7 @@ class Leases:
 
     def _make(self, path: Path) -> int | None:
         """Lock the file under another name first: under its own name it is never seen unlocked."""
-        temporary = path.with_name(f"new-{secrets.token_hex(8)}")
+        temporary = path.with_name(f"new-{os.urandom(8).hex()}")
         fd = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

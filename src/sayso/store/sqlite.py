@@ -108,7 +108,11 @@ class SqliteStore:
                 raise
 
         store = cls(real, clock, open_handles, busy_s)
-        await store._writer.start()
+        try:
+            await store._writer.start()
+        except asyncio.CancelledError:
+            store._queue.close()  # Whatever the thread has opened by then, it closes.
+            raise
         try:
             store._reader = Reader(open_reader(real, vfs=vfs))
         except BaseException:
