@@ -27,12 +27,22 @@ from sayso.engine.dispatch import LocalDispatch
 from sayso.engine.feed import Delta, Feed
 from sayso.engine.gate import Gate
 from sayso.engine.handle import RunHandle
+from sayso.engine.ids import is_run_id
+from sayso.engine.keys import KEY_MAX, check_text
 from sayso.engine.ledger import Ledger
 from sayso.engine.parts import Bounds, Parts
 from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.worker import Worker
-from sayso.errors import BadAgent, BadSetup, BadTool, StoreClosed, UnknownHold, UnknownTool
+from sayso.errors import (
+    BadAgent,
+    BadSetup,
+    BadTool,
+    BadValue,
+    StoreClosed,
+    UnknownHold,
+    UnknownTool,
+)
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
@@ -175,7 +185,7 @@ class Sayso:
             Start(
                 agent=agent,
                 input=input,
-                by=person(by),
+                by=_who(by),
                 project=project or self._project,
                 thread=thread,
                 id=id,
@@ -214,7 +224,7 @@ class Sayso:
         name = hold.id if isinstance(hold, HoldView) else hold
         request = Decide(
             verdict=verdict,
-            by=person(by),
+            by=_who(by),
             digest=digest,
             key=key,
             undo_ms=0 if undo is None else duration_ms(undo),
@@ -238,13 +248,13 @@ class Sayso:
         key: str | None = None,
     ) -> list[HoldView]:
         """Decide everything that a suspension still asks, all or nothing, with one verdict."""
-        request = Decide(verdict=verdict, by=person(by), digest=digest, key=key)
+        request = Decide(verdict=verdict, by=_who(by), digest=digest, key=key)
         return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
 
     async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
         """Take back one's own decision before it is effective."""
         name = hold.id if isinstance(hold, HoldView) else hold
-        return hold_view(await self._open_desk.undo(name, by=person(by)))
+        return hold_view(await self._open_desk.undo(name, by=_who(by)))
 
     async def hold(self, hold_id: str) -> HoldView:
         """Look at one hold, open or settled."""
@@ -260,7 +270,7 @@ class Sayso:
         project: str | None = None,
     ) -> Page:
         """List holds, oldest first; with `by`, those that this person may decide."""
-        who = None if by is None else (f"user:{person(by).id}", "anyone")
+        who = None if by is None else (f"user:{_who(by).id}", "anyone")
         query = HoldQuery(
             project=project or self._project,
             status=status,
@@ -280,13 +290,13 @@ class Sayso:
         """Say something to a run. One that waits for a person refuses, unless `supersede=True`
         withdraws what it asks; to a finished run, this starts the next run of its thread.
         """
-        run_id = run if isinstance(run, str) else run.id
-        return self.run(await self._open_desk.say(run_id, text, by=person(by), supersede=supersede))
+        run_id = run.id if isinstance(run, RunHandle) else run
+        return self.run(await self._open_desk.say(run_id, text, by=_who(by), supersede=supersede))
 
     async def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
         """End a run: open holds are withdrawn at once, calls under way are waited for."""
-        run_id = run if isinstance(run, str) else run.id
-        await self._open_desk.cancel(run_id, by=person(by), reason=reason)
+        run_id = run.id if isinstance(run, RunHandle) else run
+        await self._open_desk.cancel(run_id, by=_who(by), reason=reason)
 
     async def redact(
         self, run: str | RunHandle, entry: int, *, by: str | Principal, reason: str = ""
@@ -294,8 +304,8 @@ class Sayso:
         """Erase what an entry of a finished run says. That it was there, and its place in the
         chain, remain and still verify.
         """
-        run_id = run if isinstance(run, str) else run.id
-        await self._open_desk.redact(run_id, entry, by=person(by), reason=reason)
+        run_id = run.id if isinstance(run, RunHandle) else run
+        await self._open_desk.redact(run_id, entry, by=_who(by), reason=reason)
 
     async def gate(
         self,
@@ -316,6 +326,8 @@ class Sayso:
             if known is not tool:
                 raise BadTool(f"two different tools are called {tool.name!r}")
         name = tool if isinstance(tool, str) else tool.name
+        if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue(f"the arguments of {name!r} are one object, not {type(args).__name__}")
         if name not in self._single.tools:
             raise UnknownTool(f"there is no tool {name!r}; give it to Sayso(tools=[...])")
         run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
@@ -332,8 +344,8 @@ class Sayso:
 
     async def sweep(self) -> int:
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
-        sweeper = self._sweeper or Sweeper(self._open_parts)
-        return await sweeper.sweep()
+        parts = self._open_parts
+        return await (self._sweeper or Sweeper(parts)).sweep()
 
     async def _wire(self, store: Store) -> None:
         self._dispatch = LocalDispatch(store)
@@ -414,7 +426,17 @@ def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Too
 def _run_of(hold_id: str) -> str:
     from sayso.domain.hold import read_id
 
-    place = read_id("hold", hold_id)
-    if place is None:
+    place = read_id("hold", hold_id) if isinstance(hold_id, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if place is None or not is_run_id(place[0]):
         raise UnknownHold(f"{hold_id!r} is not the id of a hold")
     return place[0]
+
+
+def _who(by: str | Principal) -> Principal:
+    who = person(by)
+    if not isinstance(who, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue(f"{by!r} is nobody: `by` is a person's id or a Principal")
+    check_text(who.id, "the id of who acts", KEY_MAX)
+    if not who.id:
+        raise BadValue("`by` is empty: say who acts")
+    return who

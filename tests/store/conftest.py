@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("sayso.testing.contract")
-
 
 @pytest.fixture
 def shm_path():

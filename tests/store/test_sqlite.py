@@ -125,7 +125,8 @@ async def test_opening_that_is_cancelled_leaves_no_thread(tmp_path):
             await asyncio.sleep(0)
         opening.cancel()
         await asyncio.wait([opening])
-        assert opening.cancelled()
+        if not opening.cancelled():  # It was faster.
+            await opening.result().close()
 
     until = time.monotonic() + 10
     while [t for t in threading.enumerate() if t.name.startswith("sayso")]:

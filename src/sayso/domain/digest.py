@@ -25,10 +25,7 @@ _INTEGER_END = 10**DIGITS_MAX
 def encode_value(value: Any, *, bytes_max: int = BYTES_MAX) -> bytes:
     """Encode a JSON value to its only bytes, or raise `BadValue` saying where it cannot be."""
     _check(value)
-    text = json.dumps(
-        value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-    )
-    data = text.encode("utf-8")
+    data = _ENCODER.encode(value).encode("utf-8")
     if len(data) > bytes_max:
         raise BadValue(f"this value has {len(data):,} bytes, more than {bytes_max:,}")
     return data
@@ -40,9 +37,7 @@ def decode_value(data: bytes | str, *, bytes_max: int = BYTES_MAX) -> Any:
         data = data.encode("utf-8") if isinstance(data, str) else data
         if len(data) > bytes_max:
             raise BadValue(f"this JSON has {len(data):,} bytes, more than {bytes_max:,}")
-        value = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant
-        )
+        value = _DECODER.decode(data.decode("utf-8"))
     except BadValue:
         raise
     except (ValueError, TypeError, RecursionError) as error:
@@ -143,3 +138,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise BadValue(f"{name} has no place in JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from sayso.domain import events as e
 from sayso.domain import verbs
@@ -12,6 +12,7 @@ from sayso.domain.call import Failed, call_id
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
 from sayso.engine.attempt import Done, Doubt, Result, Void, look_into, run_attempt
+from sayso.engine.ledger import Verb, Written
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Context
 from sayso.engine.proposal import Proposal, start_of
@@ -83,28 +84,31 @@ async def look_after(parts: Parts, run_id: str, row: CallRow) -> Result:
     return await look_into(tool, ctx, transcript.args[row.ref], why=why)
 
 
-async def record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> None:
-    """Append what became of an attempt. A store that is only busy or full is asked again: the
-    effect has happened, and must not become doubtful for want of a moment.
-    """
+async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:
+    """Say how to record what became of an attempt."""
     ruling = await _doubt_ruling(parts, run_id, ref) if isinstance(result, Doubt) else Require()
+    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling)
+
+
+async def insist(parts: Parts, run_id: str, verb: Verb, first: Awaitable[Written]) -> None:
+    """Wait for a record, and offer it again to a store that is only busy or full: the effect has
+    happened, and must not become doubtful for want of a moment.
+    """
     deadline = parts.store.tick() + parts.bounds.result_patience_s * 1000
-
-    def verb(run: Run) -> list[e.Event]:
-        return _events(parts, run, ref, attempt, result=result, ruling=ruling)
-
+    posted = first
     while True:
         try:
-            await parts.ledger.post(run_id, verb)
+            await posted
         except StoreClosed:
             raise
         except StoreError as error:
             if parts.store.tick() > deadline:
                 raise
-            log.warning("%s: the result of %s waits: %s", run_id, ref, error)
+            log.warning("%s: a result waits: %s", run_id, error)
             await asyncio.sleep(parts.bounds.backoff_s)
         else:
             return
+        posted = parts.ledger.post(run_id, verb, quiet=True)
 
 
 def _events(

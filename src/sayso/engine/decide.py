@@ -14,9 +14,10 @@ import msgspec
 
 from sayso.domain import codec, verbs
 from sayso.domain import events as e
-from sayso.domain.digest import call_digest, suspension_digest
+from sayso.domain.digest import call_digest, decode_value, suspension_digest
 from sayso.domain.hold import (
     VERDICT_WORDS,
+    Answered,
     Approved,
     Decision,
     Errored,
@@ -32,7 +33,8 @@ from sayso.domain.lifecycle import apply_all
 from sayso.domain.policy import Forbid, Require
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
-from sayso.engine.keys import check_text, idempotency_key, is_retry
+from sayso.engine.ids import look_up
+from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.errors import (
@@ -276,6 +278,10 @@ def _place(prefix: str, name: str) -> tuple[str, int]:
     place = read_id(prefix, name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None:
         raise UnknownHold(f"there is no {name!r}: its id should look like '{prefix}_….1'")
+    try:
+        look_up(place[0])
+    except UnknownRun:
+        raise UnknownHold(f"there is no {name!r}") from None
     return place
 
 
@@ -285,8 +291,14 @@ def _check(request: Decide) -> None:
         raise WrongVerdict(
             f"{verdict!r} is not a verdict: use approve(), reject(), answer(), fail()"
         )
+    if isinstance(verdict, Answered):
+        # It may have been made by hand, of bytes that two readers would read differently.
+        decode_value(bytes(verdict.value))
     if isinstance(verdict, Rejected):
         check_text(verdict.reason, "the reason", REASON_MAX)
     if isinstance(verdict, Errored):
         check_text(verdict.message, "the message", REASON_MAX)
     check_text(request.note, "the note", REASON_MAX)
+    check_text(request.channel, "the channel", KEY_MAX)
+    if request.digest is not None:
+        check_text(request.digest, "the digest", KEY_MAX)

@@ -18,12 +18,13 @@ from sayso.domain.message import Message
 from sayso.domain.run import Run, Status
 from sayso.domain.value import Principal
 from sayso.engine.decide import REASON_MAX, Decide, Decider
-from sayso.engine.ids import check_run_id, new_id
+from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver
 from sayso.engine.worker import Worker
 from sayso.errors import (
+    BadValue,
     KeyReused,
     NotAllowed,
     RunExists,
@@ -61,11 +62,12 @@ class Desk:
 
     async def start(self, request: Start) -> str:
         """Start a run; give its id. A retry with the same key gives the same run."""
-        driver = self._parts.drivers.get(request.agent)
+        known = isinstance(request.agent, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        driver = self._parts.drivers.get(request.agent) if known else None
         if driver is None:
             known = ", ".join(sorted(self._parts.drivers)) or "none"
             raise UnknownAgent(f"there is no agent {request.agent!r}; the agents are: {known}")
-        check_text(request.input, "the input", INPUT_MAX)
+        _check(request)
         metadata = None if request.metadata is None else encode_value(request.metadata)
         key = idempotency_key(
             request.project,
@@ -92,7 +94,7 @@ class Desk:
         self, request: Start, driver: Driver, metadata: bytes | None, key: Key | None
     ) -> str:
         now = self._parts.store.now()
-        previous = await self._previous(request.project, request.thread)
+        previous = await self._previous(request.project, request.thread, request.by)
         event = e.RunStarted(
             run=new_id("run", now) if request.id is None else check_run_id(request.id),
             project=request.project,
@@ -174,16 +176,16 @@ class Desk:
         found = await self._parts.store.key(key.project, key.key)
         return None if found is None else found.run_id
 
-    async def _previous(self, project: str, thread: str | None) -> str:
+    async def _previous(self, project: str, thread: str | None, by: Principal) -> str:
         if thread is None:
             return ""
-        check_text(thread, "the thread", KEY_MAX)
         row = await self._parts.store.thread(project, thread)
-        if row is None and thread.startswith("run_"):
+        if row is None and is_run_id(thread):
             # A thread may be named by the run that it began with.
             row = await self._parts.store.load(thread)
         if row is None or row.project != project:
             return ""
+        self._own(await self._parts.ledger.read(row), by)
         if row.status not in FINAL:
             raise ThreadBusy(f"the thread's latest run {row.id!r} is {row.status}", run_id=row.id)
         return row.id
@@ -194,3 +196,14 @@ class Desk:
 
     def _takes(self, agent: str) -> str:
         return "" if self._worker is None else self._worker.takes(agent)
+
+
+def _check(request: Start) -> None:
+    check_text(request.input, "the input", INPUT_MAX)
+    check_text(request.project, "the project", KEY_MAX)
+    if request.thread is not None:
+        check_text(request.thread, "the thread", KEY_MAX)
+        if not request.thread:
+            raise BadValue("an empty thread is no thread: leave it out")
+    if not all(isinstance(message, Message) for message in request.history):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue("a history is made of messages: UserMessage, AssistantMessage, ToolMessage")

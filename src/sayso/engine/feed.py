@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 from sayso.domain import events as e
 from sayso.domain.value import Value
+from sayso.engine.ids import look_up
 from sayso.errors import UnknownRun
 from sayso.store.base import Store
 from sayso.store.journal import recorded
@@ -45,7 +46,8 @@ class Feed:
 
     async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Recorded]:
         """Give every entry after one, as soon as it is committed, until the run is finished."""
-        watch = self._store.watch(run_id)
+        watch = self._store.watch(look_up(run_id))
+        after = max(after, 0)
         try:
             row = await self._store.load(run_id)
             if row is None:
@@ -68,7 +70,7 @@ class Feed:
     async def follow_all(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Recorded | Delta]:
         """Like `follow`, with the text of turns under way in between."""
         queue: asyncio.Queue[Delta] = asyncio.Queue(DELTAS_MAX)
-        self._readers.setdefault(run_id, set()).add(queue)
+        self._readers.setdefault(look_up(run_id), set()).add(queue)
         entries = self.follow(run_id, after=after)
         entry = asyncio.ensure_future(anext(entries))
         text = asyncio.ensure_future(queue.get())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sayso.domain.call import Declined, Failed, Outcome
 from sayso.domain.hold import read_id
 from sayso.domain.transcript import Transcript
+from sayso.engine.ids import look_up
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
 from sayso.store.base import HoldQuery, RunRow
@@ -42,7 +43,8 @@ class RunHandle:
 
     async def hold(self, hold_id: str) -> HoldView:
         """Look at one of its holds, open or settled."""
-        place = read_id("hold", hold_id)
+        look_up(self.id)
+        place = read_id("hold", hold_id) if isinstance(hold_id, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         found = None
         if place is not None and place[0] == self.id:
             found = await self._parts.store.hold(self.id, place[1])
@@ -92,7 +94,7 @@ class RunHandle:
         self, there: Callable[[RunRow], bool], timeout_s: float | None, *, held: bool = False
     ) -> RunRow:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
-        watch = self._parts.store.watch(self.id)
+        watch = self._parts.store.watch(look_up(self.id))
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
@@ -130,7 +132,7 @@ class RunHandle:
         return transcript
 
     async def _row(self) -> RunRow:
-        row = await self._parts.store.load(self.id)
+        row = await self._parts.store.load(look_up(self.id))
         if row is None:
             raise UnknownRun(f"there is no run {self.id!r}")
         return row

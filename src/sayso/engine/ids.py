@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from sayso.errors import BadValue
+from sayso.errors import BadValue, UnknownRun
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_BITS, _RANDOM_BITS = 48, 80
@@ -21,9 +21,21 @@ def new_id(prefix: str, now: int) -> str:
 
 def check_run_id(text: str) -> str:
     """Accept a run id chosen by a caller, or refuse it."""
-    if not _RUN_ID.fullmatch(text):
+    if not is_run_id(text):
         raise BadValue(f"{text!r} is not a run id: 'run_' and up to 80 letters, digits, _ or -")
     return text
+
+
+def look_up(text: str) -> str:
+    """Accept what may be the id of a run; `UnknownRun` if no run is ever called that."""
+    if not is_run_id(text):
+        raise UnknownRun(f"there is no run {text!r}")
+    return text
+
+
+def is_run_id(text: object) -> bool:
+    """Tell whether a run may be called this."""
+    return isinstance(text, str) and _RUN_ID.fullmatch(text) is not None
 
 
 def entry_id() -> bytes:

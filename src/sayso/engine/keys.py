@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sayso.domain.digest import encode_value, request_digest
+from sayso.domain.digest import request_digest
 from sayso.errors import BadValue, KeyReused
 from sayso.store.base import Key, Store
 
@@ -33,4 +33,7 @@ def check_text(text: str, what: str, limit: int) -> None:
         raise BadValue(f"{what} is of type {type(text).__name__}, not text")
     if len(text) > limit:
         raise BadValue(f"{what} has {len(text):,} characters, more than {limit:,}")
-    encode_value(text, bytes_max=8 * limit + 2)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadValue(f"{what} has a lone surrogate, which is not a character") from None

@@ -19,12 +19,14 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.lifecycle import apply, apply_all, epilogue, status_of
+from sayso.domain.lifecycle import epilogue, status_of
 from sayso.domain.message import Message
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
-from sayso.engine.write import make_write, take_steps
+from sayso.engine.ids import look_up
+from sayso.engine.live import Live
+from sayso.engine.write import Step, make_write, take_steps
 from sayso.errors import (
     BadValue,
     CommitUnknown,
@@ -56,32 +58,16 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
 
 
-class Live:
-    """A run in memory, as it will be once every append under way is committed."""
-
-    def __init__(self, run: Run, *, owner: str, last: bytes) -> None:
-        self.run = run
-        self.owner = owner
-        self.last = last
-        """The id of the last entry."""
-        self.transcript: Transcript | None = None
-        self.pending = 0
-        self.idle = asyncio.Event()
-        """Set while no append is under way."""
-        self.idle.set()
-        self.stale = False
-        """Somebody else has written: whoever holds this must open the run anew."""
-
-
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An append under way."""
+    """An append under way, and what it comes to."""
 
     live: Live
     run: Run
     events: tuple[e.Event, ...]
     owner: str
     write: Write
-    answer: Awaitable[Appended]
+    answer: asyncio.Future[Appended]
+    quiet: bool
 
 
 class Ledger:
@@ -108,20 +94,18 @@ class Ledger:
 
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
-        run = apply(None, event)
-        write = make_write(b"", take_steps(None, (event,)), owner=worker, key=key)
-        try:
-            await self._commit(write, self.store.append(write), run, worker)
-        except StaleRun:
-            if await self.store.load(event.run) is None:
-                # The append was lost with its answer. It may still come: do not send it again.
-                raise CommitUnknown from None
-            raise RunExists(f"the run {event.run!r} exists already") from None
-        live = Live(run, owner=worker, last=write.entries[-1].id)
+        steps = take_steps(None, (event,))
+        run = steps[0].after
+        write = make_write(b"", steps, owner=worker, key=key)
+        live = Live(run, owner=worker, last=b"")
         if not run.previous:
             live.transcript = Transcript(run.id)
             live.transcript.add(1, event)
-        self._tell(run, worker, live)
+        if await self._landed(self._hand_over(live, steps, write, owner=worker)) is None:
+            if await self.store.load(event.run) is None:
+                # The append was lost with its answer. It may still come: do not send it again.
+                raise CommitUnknown
+            raise RunExists(f"the run {event.run!r} exists already")
         return run
 
     async def write(
@@ -148,11 +132,13 @@ class Ledger:
         takes: Takes | None = None,
         key: Key | None = None,
         owned_by: str | None = None,
+        quiet: bool = False,
     ) -> Awaitable[Written]:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
-        that the next verb builds on it. Await the answer before telling anybody.
+        that the next verb builds on it. Await the answer before telling anybody. With `quiet`,
+        listeners are not told: the one who works on the run has done this.
         """
-        send = partial(self._send, verb=verb, takes=takes, key=key, owned_by=owned_by)
+        send = partial(self._send, verb=verb, takes=takes, key=key, owned_by=owned_by, quiet=quiet)
         live = self._lives.get(run_id)
         sent: _Sent | None = None
         if live is not None and not live.stale:
@@ -168,25 +154,20 @@ class Ledger:
         if status_of(live.run) is not Status.RUNNING or live.owner != event.before:
             return None
         self._drop(run_id)
-        run = apply_all(live.run, (event,))
         steps = take_steps(live.run, (event,))
         write = make_write(live.last, steps, owner=event.worker, owner_was=event.before)
-        try:
-            answer = await self._commit(write, self.store.append(write), run, event.worker)
-        except StaleRun:
-            return None
-        live = Live(run, owner=event.worker, last=write.entries[-1].id)
-        self._tell(run, event.worker, live)
-        return Written(run=run, owner=event.worker, events=(event,), at=answer.at)
+        return await self._landed(self._hand_over(live, steps, write, owner=event.worker))
 
     async def redact(self, run_id: str, event: e.EntryRedacted) -> None:
         """Erase the content of an entry of a finished run; its hash stays, and the chain holds."""
         live = await self._read(run_id)
         if not 0 < event.entry <= live.run.seq:
             raise BadValue(f"{run_id!r} has no entry {event.entry}")
-        write = make_write(live.last, take_steps(live.run, (event,)))
-        await self.store.append(msgspec.structs.replace(write, redacts=(event.entry,)))
         self._drop(run_id)
+        steps = take_steps(live.run, (event,))
+        write = msgspec.structs.replace(make_write(live.last, steps), redacts=(event.entry,))
+        if await self._landed(self._hand_over(live, steps, write)) is None:
+            raise StaleRun
 
     def pin(self, run_id: str) -> None:
         """Keep a run in memory, once it is there, until `unpin`."""
@@ -279,21 +260,29 @@ class Ledger:
 
     async def _landed(self, sent: _Sent) -> Written | None:
         """Wait for an append; None if somebody else was first and the verb must run again."""
-        live = sent.live
         try:
-            answer = await self._commit(sent.write, sent.answer, sent.run, sent.owner)
+            # Whoever goes away must not take the answer along: `_answered` needs it.
+            answer = await asyncio.shield(sent.answer)
         except StaleRun:
-            self._spoil(live)
             return None
-        except BaseException:
-            self._spoil(live)
-            raise
-        finally:
-            live.pending -= 1
-            if not live.pending:
-                live.idle.set()
-        self._tell(sent.run, sent.owner, live)
+        except CommitUnknown as unknown:
+            found = await self._look_for(sent.write, unknown)
+            if found is None:
+                return None
+            answer = found
+            self._tell(sent.run, sent.owner, quiet=sent.quiet)
         return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
+
+    def _answered(self, sent: _Sent, answer: asyncio.Future[Appended]) -> None:
+        """Take note of an answer, whether or not anybody still waits for it."""
+        live = sent.live
+        live.pending -= 1
+        if not live.pending:
+            live.idle.set()
+        if answer.cancelled() or answer.exception() is not None:
+            self._spoil(live)
+        else:
+            self._tell(sent.run, sent.owner, live, quiet=sent.quiet)
 
     def _send(
         self,
@@ -303,6 +292,7 @@ class Ledger:
         takes: Takes | None,
         key: Key | None,
         owned_by: str | None,
+        quiet: bool,
     ) -> _Sent | None:
         """Run a verb and hand its append over, with no await in between."""
         before = live.run
@@ -312,25 +302,43 @@ class Ledger:
         if not events:
             return None
         steps = take_steps(before, events)
-        follow = tuple(epilogue(steps[-1].after))
-        steps += take_steps(steps[-1].after, follow)
-        events, after = events + follow, steps[-1].after
+        steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
+        after = steps[-1].after
         owner = self._owner_after(live.owner, after, takes)
         owner_was = "" if owner else owned_by
         write = make_write(live.last, steps, owner=owner, owner_was=owner_was, key=key)
-        answer = self.store.append(write)
-        live.run = after
-        live.last = write.entries[-1].id
-        live.owner = live.owner if owner is None else owner
+        owner = live.owner if owner is None else owner
+        if live.transcript is not None and live.transcript.seq == before.seq:
+            for seq, step in enumerate(steps, start=before.seq + 1):
+                live.transcript.add(seq, cast("e.AnyEvent", step.event))
+        sent = self._hand_over(live, steps, write, owner=owner, quiet=quiet)
+        self._lives.setdefault(before.id, live)
+        return sent
+
+    def _hand_over(
+        self,
+        live: Live,
+        steps: Sequence[Step],
+        write: Write,
+        *,
+        owner: str = "",
+        quiet: bool = False,
+    ) -> _Sent:
+        """Give an append to the store; the run in memory is from now on what it will be."""
+        sent = _Sent(
+            live=live,
+            run=steps[-1].after,
+            events=tuple(step.event for step in steps),
+            owner=owner,
+            write=write,
+            answer=asyncio.ensure_future(self.store.append(write)),
+            quiet=quiet,
+        )
+        live.run, live.owner, live.last = sent.run, owner, write.entries[-1].id
         live.pending += 1
         live.idle.clear()
-        self._lives.setdefault(before.id, live)
-        if live.transcript is not None and live.transcript.seq == before.seq:
-            for seq, event in enumerate(events, start=before.seq + 1):
-                live.transcript.add(seq, cast("e.AnyEvent", event))
-        return _Sent(
-            live=live, run=after, events=events, owner=live.owner, write=write, answer=answer
-        )
+        sent.answer.add_done_callback(partial(self._answered, sent))
+        return sent
 
     def _owner_after(self, owner: str, run: Run, takes: Takes | None) -> str | None:
         """Say who owns a run that was left like this; None: whoever did before."""
@@ -339,26 +347,15 @@ class Ledger:
         worker = "" if owner or takes is None else takes(run.agent)
         return worker or None
 
-    async def _commit(
-        self, write: Write, answer: Awaitable[Appended], run: Run, owner: str
-    ) -> Appended:
-        """Wait for an append, and look for it if the answer is lost."""
-        landing = asyncio.ensure_future(answer)
+    async def _look_for(self, write: Write, unknown: CommitUnknown) -> Appended | None:
+        """Find out whether an append whose answer was lost is there."""
         try:
-            return await asyncio.shield(landing)
-        except asyncio.CancelledError:
-            # Whoever waited has gone away. The append goes on, and may have made a worker the
-            # owner, who must hear of it all the same.
-            landing.add_done_callback(partial(self._tell_alone, run, owner))
-            raise
-        except CommitUnknown as unknown:
-            try:
-                found = await self.store.entries(write.run, [write.after + 1])
-            except StoreError:
-                raise unknown from None
-            if not found or found[0].id != write.entries[0].id:
-                raise StaleRun from None
-            return Appended(at=found[0].at, position=found[0].position)
+            found = await self.store.entries(write.run, [write.after + 1])
+        except StoreError:
+            raise unknown from None
+        if not found or found[0].id != write.entries[0].id:
+            return None
+        return Appended(at=found[0].at, position=found[0].position)
 
     async def _open(self, run_id: str) -> Live:
         live = await self._read(run_id)
@@ -373,7 +370,7 @@ class Ledger:
         return live
 
     async def _read(self, run_id: str) -> Live:
-        row = await self.store.load(run_id)
+        row = await self.store.load(look_up(run_id))
         if row is None:
             raise UnknownRun(f"there is no run {run_id!r}")
         return Live(await self.read(row), owner=row.owner, last=row.last)
@@ -388,16 +385,12 @@ class Ledger:
         if live is not None:
             self._spoil(live)
 
-    def _tell_alone(self, run: Run, owner: str, landing: asyncio.Future[Appended]) -> None:
-        if not landing.cancelled() and landing.exception() is None:
-            self._tell(run, owner)
-
-    def _tell(self, run: Run, owner: str, live: Live | None = None) -> None:
+    def _tell(self, run: Run, owner: str, live: Live | None = None, *, quiet: bool = False) -> None:
         """Tell whoever listens of a committed write. Whoever pins the run has it in memory."""
         if live is not None and not live.stale:
             self._lives.setdefault(run.id, live)
         if self.dispatch is not None and not owner and status_of(run) is Status.RUNNING:
             self.dispatch.wake(run.id)
-        for listener in self.listeners:
+        for listener in () if quiet else self.listeners:
             listener(run, owner)
         self._let_go(run.id)

@@ -21,7 +21,8 @@ from sayso.domain.call import CallState
 from sayso.domain.lifecycle import startable, strand_due
 from sayso.domain.run import CallRow, Run
 from sayso.engine.attempt import Result
-from sayso.engine.calls import look_after, propose_starts, record, run_body
+from sayso.engine.bell import Bell
+from sayso.engine.calls import insist, look_after, propose_record, propose_starts, run_body
 from sayso.engine.gate import clean_text
 from sayso.engine.parts import Parts
 from sayso.engine.proposal import Proposal
@@ -30,7 +31,7 @@ from sayso.errors import ModelFailed, StoreClosed, StoreError
 
 log = logging.getLogger("sayso")
 
-QUICK_S = 0.02
+QUICK_S = 0.2
 """How long to wait for news of this process before watching the store for other processes'."""
 
 
@@ -47,19 +48,19 @@ class RunLoop:
         self._turns: dict[str, asyncio.Task[Any] | None] = {}
         """Strands whose turn is being taken, and the task that waits for the model."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._poked = asyncio.Event()
+        self._poked = Bell()
         self._elsewhere = False
         self._broken = False
 
     def poke(self, *, elsewhere: bool = False) -> None:
         """Say that the run may have moved; `elsewhere`, if not by a write of this process."""
         self._elsewhere = self._elsewhere or elsewhere
-        self._poked.set()
+        self._poked.ring()
 
     @property
     def poked(self) -> bool:
         """Tell whether the run may have moved since it was last looked at."""
-        return self._poked.is_set() and not self._broken
+        return self._poked.rung and not self._broken
 
     @property
     def executing(self) -> bool:
@@ -87,7 +88,7 @@ class RunLoop:
 
     async def _advance(self, group: asyncio.TaskGroup) -> bool:
         """Do what can be done now, then wait for news. False when this worker is done here."""
-        self._poked.clear()
+        self._poked.silence()
         # What this process writes is in memory already; only others have to be looked for.
         look, self._elsewhere = self._elsewhere, False
         live = await (self._ledger.refresh if look else self._ledger.live)(self.run_id)
@@ -98,7 +99,7 @@ class RunLoop:
                 if task is not None:
                     task.cancel()
         if not self._tasks:
-            return self._poked.is_set()
+            return self._poked.rung
         await self._news()
         return True
 
@@ -124,7 +125,7 @@ class RunLoop:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._poked.set()
+        self._poked.ring()
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -171,7 +172,8 @@ class RunLoop:
             # From here on it must not be cut off, least of all by the end that it brings itself.
             self._turns[name] = None
             if proposal is not None:
-                await self._commit(proposal, group)
+                for event in await self._commit(proposal):
+                    self._spawn(group, partial(self._body, event, proposal, group), ())
         except ModelFailed as error:
             await self._fail(f"the model failed: {error}")
         finally:
@@ -183,21 +185,26 @@ class RunLoop:
         except BaseException:
             self._busy.difference_update(row.ref for row in rows)
             raise
-        await self._commit(proposal, group)
+        started = await self._commit(proposal)
+        # The last one needs no task of its own.
+        for event in started[:-1]:
+            self._spawn(group, partial(self._body, event, proposal, group), ())
+        for event in started[-1:]:
+            await self._body(event, proposal, group)
 
-    async def _commit(self, proposal: Proposal, group: asyncio.TaskGroup) -> None:
-        """Append what is proposed; run what was started, and let go of what was not."""
+    async def _commit(self, proposal: Proposal) -> list[e.CallStarted]:
+        """Append what is proposed; give what was started, and let go of what was not."""
         self._busy.update(proposal.args)
-        started: set[str] = set()
+        started: list[e.CallStarted] = []
         try:
             # Whoever was taken over meanwhile starts nothing any more.
-            written = await self._ledger.post(self.run_id, proposal.verb, owned_by=self._worker)
-            for event in written.events:
-                if isinstance(event, e.CallStarted):
-                    started.add(event.call)
-                    self._spawn(group, partial(self._body, event, proposal, group), ())
+            written = await self._ledger.post(
+                self.run_id, proposal.verb, owned_by=self._worker, quiet=True
+            )
+            started = [event for event in written.events if isinstance(event, e.CallStarted)]
         finally:
-            self._busy.difference_update(proposal.args.keys() - started)
+            self._busy.difference_update(proposal.args.keys() - {one.call for one in started})
+        return started
 
     async def _body(
         self, event: e.CallStarted, proposal: Proposal, group: asyncio.TaskGroup
@@ -215,14 +222,13 @@ class RunLoop:
     ) -> None:
         """Record what became of an attempt, and take the next turn while that is committed."""
         try:
-            found = await result
-            recorded = asyncio.ensure_future(record(self._parts, self.run_id, ref, attempt, found))
+            verb = await propose_record(self._parts, self.run_id, ref, attempt, await result)
+            # Handed over here, so that the turn builds on it; waited for below.
+            first = self._ledger.post(self.run_id, verb, quiet=True)
             try:
-                # The record is handed over in its first step; the turn then builds on it.
-                await asyncio.sleep(0)
                 await self._turn_if_due(group)
             finally:
-                await recorded
+                await insist(self._parts, self.run_id, verb, first)
         finally:
             self._busy.discard(ref)
 
@@ -236,10 +242,7 @@ class RunLoop:
                 await self._turn(strand.name, group)
 
     async def _news(self) -> None:
-        try:
-            async with asyncio.timeout(QUICK_S):
-                await self._poked.wait()
-        except TimeoutError:
+        if not await self._poked.wait(QUICK_S):
             await self._watch()
 
     async def _watch(self) -> None:

@@ -38,12 +38,13 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
         raise ModelFailed(f"the run took {driver.turns_max} turns without coming to an end")
     seen, turn = transcript.seq, run.turns + 1
     answer = await _ask(parts, run_id, driver, driver.prompt(transcript.messages()), turn)
+    answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     admitted = await _admit(parts, run, driver, answer.calls, turn)
     taken = e.TurnTaken(
         turn=turn,
         seen=seen,
         strand=name,
-        text=clean_text(answer.text),
+        text=answer.text,
         calls=tuple(one.call for one in admitted),
         raw=None if answer.raw is None else msgspec.Raw(answer.raw),
         model=driver.model.name,

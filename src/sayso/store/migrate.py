@@ -30,8 +30,10 @@ def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
 
     Raise `NotOurStore` for a file of another program, `StoreNewer` for one of a newer Sayso.
     """
-    application, version = conn.pragma("application_id"), conn.pragma("user_version")
-    if application == 0 and version == 0 and not conn.execute(_ANY_TABLE).fetchall():
+    with conn:  # As of one moment: another process may be making the file ours right now.
+        application, version = conn.pragma("application_id"), conn.pragma("user_version")
+        tables = conn.execute(_ANY_TABLE).fetchall()
+    if application == 0 and version == 0 and not tables:
         return False
     if application != APPLICATION_ID:
         raise NotOurStore(f"{name!r} is a database of another program")

@@ -176,17 +176,18 @@ def _is_whole(path: str) -> bool:
 
     With a log beside it nothing is wrong: the power may have failed while it was copied.
     """
-    logs = (Path(path + "-wal"), Path(path + "-journal"))
-    if any(log.exists() and log.stat().st_size for log in logs):
-        return True
-    return Path(path).stat().st_size % _PAGE_BYTES == 0
+    return any(map(_size, (path + "-wal", path + "-journal"))) or _size(path) % _PAGE_BYTES == 0
 
 
 def _check_not_emptied(path: str) -> None:
     """Refuse a file that was truncated to nothing: SQLite would throw its log away."""
-    try:
-        emptied = Path(path).stat().st_size == 0 and Path(path + "-wal").stat().st_size > 0
-    except OSError:
-        return
-    if emptied:
+    # The log first: when somebody else makes the file right now, its log is never there before it.
+    if _size(path + "-wal") and not _size(path):
         raise StoreDamaged(f"{path!r} is empty, but there is a log beside it; restore a backup")
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0

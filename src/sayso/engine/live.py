@@ -1,0 +1,25 @@
+"""A run in memory, between the store and whoever works on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sayso.domain.run import Run
+from sayso.domain.transcript import Transcript
+
+
+class Live:
+    """A run as it will be once every append under way is committed."""
+
+    def __init__(self, run: Run, *, owner: str, last: bytes) -> None:
+        self.run = run
+        self.owner = owner
+        self.last = last
+        """The id of the last entry."""
+        self.transcript: Transcript | None = None
+        self.pending = 0
+        self.idle = asyncio.Event()
+        """Set while no append is under way."""
+        self.idle.set()
+        self.stale = False
+        """Somebody else has written: whoever holds this must open the run anew."""
