@@ -26,7 +26,7 @@ from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
-from sayso.engine.write import Step, make_write, take_steps
+from sayso.engine.write import make_write
 from sayso.errors import (
     BadValue,
     CommitUnknown,
@@ -38,6 +38,7 @@ from sayso.errors import (
 )
 from sayso.store.base import Appended, Key, RunRow, Store, Write
 from sayso.store.journal import decode, read_journal, read_transcript, replay
+from sayso.store.rows import Step, take_steps
 
 TRIES_MAX = 200
 """How often a verb is tried against others who write to the same run."""

@@ -11,15 +11,14 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.hold import Decision, Hold, HoldStatus
-from sayso.domain.lifecycle import apply, status_of
+from sayso.domain.lifecycle import status_of
 from sayso.domain.run import FOLD, Run
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
 from sayso.store.journal import decode, read_journal
+from sayso.store.rows import hold_rows, take_steps
 
-_TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
 _ODD = (AttributeError, OverflowError, TypeError, ValueError)
 """What comes of a column that holds another kind of value than was ever put there."""
 _LOOKS_MAX = 5
@@ -140,16 +139,10 @@ def _redaction_faults(journal: list[Entry]) -> list[str]:
 
 def _replay_faults(row: RunRow, journal: list[Entry], holds: dict[int, HoldRow]) -> list[str]:
     """Compare a run's row and holds with what its journal makes of them."""
-    run: Run | None = None
-    expected: dict[int, HoldRow] = {}
-    for entry in journal:
-        event = decode(entry)
-        assert event is not None, "only a journal without redactions is replayed"
-        before, run = run, apply(run, event)
-        if before is not None and isinstance(event, _TOUCHES):
-            expected[event.hold] = _expected(before, run, event)
-    if run is None:
+    if not journal:
         return ["it has no entries"]
+    steps = take_steps(None, [event for entry in journal if (event := decode(entry)) is not None])
+    expected, run = hold_rows(steps), steps[-1].after
     faults = _row_faults(row, run)
     for n in sorted(expected.keys() | holds.keys()):
         if expected.get(n) != holds.get(n):
@@ -175,37 +168,3 @@ def _row_faults(row: RunRow, run: Run) -> list[str]:
 def _state(row: RunRow) -> bytes:
     # There and back again: what does not change the meaning of the bytes is no fault.
     return codec.encode_run(codec.decode_run(row.state))
-
-
-def _expected(before: Run, after: Run, event: _TOUCHES) -> HoldRow:
-    """Make the row of a hold after an event that touches it."""
-    hold = after.hold(event.hold)
-    if hold is not None:
-        return _hold_row(after, hold, hold.status, hold.decision)
-    hold = before.hold(event.hold)
-    assert hold is not None, "the state machine allows only what is open to be touched"
-    decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
-    return _hold_row(before, hold, HoldStatus.SETTLED, decision)
-
-
-def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | None) -> HoldRow:
-    call = run.call(hold.call)
-    assert call is not None, "a hold is about a call of the open turn"
-    return HoldRow(
-        run_id=run.id,
-        n=hold.n,
-        call=hold.call,
-        kind=hold.kind,
-        tool=call.tool,
-        version=hold.version,
-        digest=hold.digest,
-        status=status.value,
-        suspension=hold.suspension,
-        entry=hold.entry,
-        revised=hold.revised,
-        args_entry=call.entry,
-        opened_at=hold.opened_at,
-        deadline=hold.deadline,
-        who=hold.approvers,
-        decision=None if decision is None else codec.encode_decision(decision),
-    )

@@ -30,9 +30,13 @@ def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
 
     Raise `NotOurStore` for a file of another program, `StoreNewer` for one of a newer Sayso.
     """
-    with conn:  # As of one moment: another process may be making the file ours right now.
+    # As of one moment: another process may be making the file ours right now.
+    conn.execute("savepoint look")
+    try:
         application, version = conn.pragma("application_id"), conn.pragma("user_version")
         tables = conn.execute(_ANY_TABLE).fetchall()
+    finally:
+        conn.execute("release look")
     if application == 0 and version == 0 and not tables:
         return False
     if application != APPLICATION_ID:

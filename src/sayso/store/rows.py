@@ -1,0 +1,78 @@
+"""The rows that follow from events: what a write puts, and what an audit expects.
+
+Both take them from here, and nothing else makes a row: none can say what no event did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sayso.domain import codec
+from sayso.domain import events as e
+from sayso.domain.hold import Decision, Hold, HoldStatus
+from sayso.domain.lifecycle import apply
+from sayso.domain.run import Run
+from sayso.store.base import HoldRow
+
+_TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
+
+
+class Step(NamedTuple):
+    """An event, with the run before and after it."""
+
+    before: Run | None
+    event: e.Event
+    after: Run
+
+
+def take_steps(run: Run | None, events: Iterable[e.Event]) -> list[Step]:
+    """Apply events one after another, and keep every state on the way."""
+    steps: list[Step] = []
+    for event in events:
+        after = apply(run, event)
+        steps.append(Step(run, event, after))
+        run = after
+    return steps
+
+
+def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
+    """Make the rows of every hold that these steps touch, as they are after the last."""
+    rows: dict[int, HoldRow] = {}
+    for before, event, after in steps:
+        if before is not None and isinstance(event, _TOUCHES):
+            rows[event.hold] = _row(before, after, event.hold, event)
+    return rows
+
+
+def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:
+    hold = after.hold(n)
+    if hold is not None:
+        return _hold_row(after, hold, hold.status, hold.decision)
+    hold = before.hold(n)
+    assert hold is not None, "an event touches a hold that was never there"
+    decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
+    return _hold_row(before, hold, HoldStatus.SETTLED, decision)
+
+
+def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | None) -> HoldRow:
+    call = run.call(hold.call)
+    assert call is not None, "a hold without its call"
+    return HoldRow(
+        run_id=run.id,
+        n=hold.n,
+        call=hold.call,
+        kind=hold.kind,
+        tool=call.tool,
+        version=hold.version,
+        digest=hold.digest,
+        status=status.value,
+        suspension=hold.suspension,
+        entry=hold.entry,
+        revised=hold.revised,
+        args_entry=call.entry,
+        opened_at=hold.opened_at,
+        deadline=hold.deadline,
+        who=hold.approvers,
+        decision=None if decision is None else codec.encode_decision(decision),
+    )
