@@ -1,10 +1,10 @@
 """A person who decides as a test tells them to.
 
-    async with FakeHuman(app, by="mira", decide=approve()):     # says yes to whatever mira may decide
+    async with FakeHuman(app, by="mira", decide=approve()):  # yes to all that mira may decide
         view = await run.wait(final=True)
 
-    human = FakeHuman(app, by="mira", decide=lambda hold: reject("no") if hold.risk == "high" else None)
-    view = await human.settle(run)                              # decides until this run is finished
+    human = FakeHuman(app, by="mira", decide=lambda hold: reject("no"))
+    view = await human.settle(run)  # decides until this run is finished
 
 Rule: a verdict alone answers approvals. Whether a call in doubt happened is nothing to say by rote:
 give a function for that.
