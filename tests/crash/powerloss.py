@@ -37,7 +37,7 @@ class Disk(apsw.VFS):
         self._inodes = {base: -n for n, base in enumerate(self.image, 1)}
         super().__init__(name, "")
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         path = name.filename() if hasattr(name, "filename") else name
         base = Path(path).name if path else ""
         if base and (base not in self._inodes or not Path(path).exists()):
@@ -45,7 +45,7 @@ class Disk(apsw.VFS):
             self.log.append(("link", base, self._inodes[base]))
         return DiskFile(self, name, flags, base)
 
-    def xDelete(self, path: str, sync_dir: bool) -> None:  # noqa: N802
+    def xDelete(self, path: str, sync_dir: bool) -> None:
         super().xDelete(path, sync_dir)
         self.log.append(("unlink", Path(path).name))
         if sync_dir and not self.strict:
@@ -70,15 +70,15 @@ class DiskFile(apsw.VFSFile):
         self.syncs_dir = base.endswith(("-journal", "-wal")) and not disk.strict
         super().__init__("", name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         self.disk.log.append(("write", self.inode, offset, bytes(data)))
         super().xWrite(data, offset)
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         self.disk.log.append(("truncate", self.inode, size))
         super().xTruncate(size)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         super().xSync(flags)
         self.disk.log.append(("sync", self.inode))
         if self.syncs_dir:

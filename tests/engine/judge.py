@@ -12,7 +12,6 @@ from typing import Any
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.call import call_id
 from sayso.domain.hold import Approved, Expired, Withdrawn
 from sayso.store.audit import verify
 from sayso.store.base import RunQuery, Store

@@ -1,5 +1,4 @@
-"""What the engine's tests share: places to open apps on, a ledger outside, and stores that misbehave.
-"""
+"""What the engine's tests share: places to open apps on, a ledger outside, misbehaving stores."""
 
 from __future__ import annotations
 

@@ -233,9 +233,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-async def test_texts_that_cannot_be_kept_are_refused_at_every_door(
-    place: Place, name: str
-) -> None:
+async def test_texts_that_cannot_be_kept_are_refused_at_every_door(place: Place, name: str) -> None:
     text: Any = LINES[name]
     async with place.app(agent(SCRIPT, acting(place))) as app:
         run = await app.start("teller", "x", by="mira")
@@ -353,9 +351,8 @@ RUN_IDS = [
 
 @pytest.mark.parametrize("run_id", RUN_IDS)
 async def test_a_run_id_that_could_be_misread_is_refused(place: Place, run_id: str) -> None:
-    async with place.app(agent(SCRIPT, acting(place))) as app:
-        async with unchanged(app.store, BadValue):
-            await app.start("teller", "x", by="mira", id=run_id)
+    async with place.app(agent(SCRIPT, acting(place))) as app, unchanged(app.store, BadValue):
+        await app.start("teller", "x", by="mira", id=run_id)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "\ud800"])
@@ -398,9 +395,8 @@ async def test_another_persons_thread_is_not_gone_on_with(place: Place) -> None:
     "history", [["text"], [{"is": "user", "text": "x"}], [None], [UserMessage(text="\ud800")]]
 )
 async def test_a_history_that_is_none_is_refused(place: Place, history: Any) -> None:
-    async with place.app(agent(SCRIPT, acting(place))) as app:
-        async with unchanged(app.store, BadValue):
-            await app.start("teller", "x", by="mira", history=history)
+    async with place.app(agent(SCRIPT, acting(place))) as app, unchanged(app.store, BadValue):
+        await app.start("teller", "x", by="mira", history=history)
 
 
 PEOPLE: dict[str, Any] = {
@@ -414,7 +410,7 @@ PEOPLE: dict[str, Any] = {
     "an agent": Principal(kind="agent", id="mira"),
     "a service": Principal(kind="service", id="mira"),
     "the clock": Principal(kind="clock", id="clock"),
-    "a unicode twin": "mirа",  # noqa: RUF001
+    "a unicode twin": "mirа",
     "zero width": "mira\u200b",
     "none": None,
     "a number": 0,
@@ -518,9 +514,8 @@ async def test_an_undo_that_is_no_time_is_refused(place: Place, undo: Any) -> No
     "query", [{"after": "x"}, {"after": "1"}, {"after": "1.x"}, {"after": "-1.0"}, {"after": "١.١"}]
 )
 async def test_a_page_that_never_ended_there_is_refused(place: Place, query: Any) -> None:
-    async with place.app(agent(SCRIPT, acting(place))) as app:
-        async with unchanged(app.store, BadValue):
-            await app.holds(**query)
+    async with place.app(agent(SCRIPT, acting(place))) as app, unchanged(app.store, BadValue):
+        await app.holds(**query)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10**9])

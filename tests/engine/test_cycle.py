@@ -756,7 +756,11 @@ class Receipt(BaseModel):
 
 
 async def test_a_typed_output_is_validated_and_the_model_is_asked_again(place: Place) -> None:
-    script = [say("not json"), say('{"number": "x"}'), say('```json\n{"number": 7, "total": 2}\n```')]
+    script = [
+        say("not json"),
+        say('{"number": "x"}'),
+        say('```json\n{"number": 7, "total": 2}\n```'),
+    ]
     async with place.app(agent(script, output=Receipt)) as app:
         run = await app.start("teller", "Receipt, please", by="mira")
 
@@ -967,9 +971,7 @@ async def test_readers_who_join_anywhere_miss_nothing_and_get_nothing_twice(plac
 
     script = [turn, [say("thinking it over "), call("look", {"at": "y"})], say("all of it is done")]
     async with place.app(agent(script, payment(place.world), look)) as app:
-        runs = await asyncio.gather(
-            *(app.start("teller", f"{n}", by="mira") for n in range(50))
-        )
+        runs = await asyncio.gather(*(app.start("teller", f"{n}", by="mira") for n in range(50)))
         readers: list[asyncio.Task[list[Any]]] = []
 
         async def read_sometimes() -> None:
@@ -1064,9 +1066,7 @@ async def test_the_gate_gives_the_same_outcome_for_the_same_key_from_another_app
     async with place.app(tools=[pay]) as one, place.app(tools=[pay]) as two:
         with pytest.raises(WaitTimeout):
             await one.gate("pay", PAY, by="mira", key="k", timeout=0.2)
-        both = [
-            asyncio.create_task(app.gate("pay", PAY, by="mira", key="k")) for app in (one, two)
-        ]
+        both = [asyncio.create_task(app.gate("pay", PAY, by="mira", key="k")) for app in (one, two)]
         (hold,) = await two.holds()
         await two.decide(hold, approve(), by="mira")
 

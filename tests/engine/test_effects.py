@@ -1,7 +1,7 @@
 """What becomes of a call that was started and then lost from sight.
 
 Method: tables written by hand, of what the design promises for each kind of effect; a process that
-is killed in its tool with SIGKILL, before or after it has acted; tools that raise whatever a library
+is killed in its tool with SIGKILL, before or after it has acted; tools that raise what a library
 might raise; a store that takes its time. The ledger is outside, and no answer of ours counts.
 """
 
@@ -301,7 +301,7 @@ def in_context(error: Exception, of: BaseException) -> Exception:
 
 DOUBTFUL = {
     "timeout": TimeoutError(),
-    "asyncio timeout": asyncio.TimeoutError(),
+    "asyncio timeout": TimeoutError(),
     "reset": ConnectionResetError(errno.ECONNRESET, "reset"),
     "aborted": ConnectionAbortedError(),
     "broken pipe": BrokenPipeError(),

@@ -315,14 +315,15 @@ async def test_a_store_that_fails_at_any_append_makes_no_call_without_a_yes_and_
 
         said = approve() if verdict == "approve" else reject("no")
         async with here.app(teller, wrap=wrap) as app:
-            run_id = await patiently(
-                lambda: app.start("teller", "x", by="mira", key="start")  # noqa: B023
-            )
+            run_id = await patiently(lambda: app.start("teller", "x", by="mira", key="start"))
             hold = await held(app.run(run_id.id))
             await patiently(lambda: app.decide(hold, said, by="mira", key="say"))  # noqa: B023
             view = await completed(app.run(run_id.id))
 
-            assert outcomes(view) == ["Returned" if verdict == "approve" else "Declined", "Returned"]
+            assert outcomes(view) == [
+                "Returned" if verdict == "approve" else "Declined",
+                "Returned",
+            ]
             assert len(here.world.effects()) == (2 if verdict == "approve" else 1)
             await judge(app.store, here.world, ("act",))
         if not store[0].failed:
@@ -488,9 +489,7 @@ def tamper(place: Place, sql: str, *bindings: Any) -> None:
 
 
 @pytest.mark.parametrize("when", ["suspended", "closed"])
-async def test_arguments_changed_in_the_file_are_not_executed(
-    file_place: Place, when: str
-) -> None:
+async def test_arguments_changed_in_the_file_are_not_executed(file_place: Place, when: str) -> None:
     place = file_place
     tag, old, new = "turn.taken.1", b'"n":1', b'"n":7'
     teller = agent(SCRIPT, acting(place, approval=True))
@@ -644,9 +643,7 @@ async def test_a_call_that_was_edited_under_one_version_is_asked_about_again_und
 ) -> None:
     run_id, hold, app = await reopened(place, acting(place, approval=True, version="2"), work=False)
     async with app as app:
-        edited = await app.decide(
-            hold.id, approve(args={"n": 5}), by="mira", digest=hold.digest
-        )
+        edited = await app.decide(hold.id, approve(args={"n": 5}), by="mira", digest=hold.digest)
         assert edited.decision is not None
     async with place.app(agent(SCRIPT, acting(place, approval=True, version="3"))) as app:
         again = await held(app.run(run_id))
@@ -806,7 +803,8 @@ async def test_a_model_that_is_cancelled_from_within_fails_the_run_and_is_not_as
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("x"), ModelFailed("x"), RecursionError("x"), ExceptionGroup("x", [OSError()])]
+    "error",
+    [ValueError("x"), ModelFailed("x"), RecursionError("x"), ExceptionGroup("x", [OSError()])],
 )
 async def test_a_model_that_raises_fails_its_run_and_no_other(
     place: Place, error: Exception

@@ -89,9 +89,7 @@ async def cycle(place: Place, turns: int, verdict: Any) -> tuple[Measured, Measu
     return stores[0], deciding
 
 
-@pytest.mark.parametrize(
-    "verdict", [approve(), reject("no")], ids=["approve", "reject"]
-)
+@pytest.mark.parametrize("verdict", [approve(), reject("no")], ids=["approve", "reject"])
 async def test_an_append_costs_the_same_after_two_hundred_messages_as_after_two(
     place: Place, verdict: Any
 ) -> None:
@@ -105,9 +103,7 @@ async def test_an_append_costs_the_same_after_two_hundred_messages_as_after_two(
         assert old_desk.written[what] <= size + SLACK, what
 
 
-@pytest.mark.parametrize(
-    "verdict", [approve(), reject("no")], ids=["approve", "reject"]
-)
+@pytest.mark.parametrize("verdict", [approve(), reject("no")], ids=["approve", "reject"])
 async def test_a_decision_reads_no_more_after_two_hundred_messages_than_after_two(
     place: Place, verdict: Any
 ) -> None:
@@ -206,4 +202,3 @@ async def test_a_view_of_an_old_run_is_complete(place: Place) -> None:
 
         assert len(view.messages) == 1 + 2 * (LONG + 1) + 1
         assert len(await entries(app.store)) == view.seq
-

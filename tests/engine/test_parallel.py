@@ -124,9 +124,7 @@ def test_decisions_in_any_order_run_each_approved_call_once(
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 100])
-async def test_of_n_approved_calls_n_run_each_once(
-    place: Place, hands: Hands, count: int
-) -> None:
+async def test_of_n_approved_calls_n_run_each_once(place: Place, hands: Hands, count: int) -> None:
     ns = [str(n) for n in range(count)]
     async with place.app(hands.agent(risky(*ns), say("done"))) as app:
         run = await app.start("teller", "x", by="mira")
@@ -157,9 +155,7 @@ async def test_equal_calls_of_one_turn_are_told_apart(place: Place, hands: Hands
         await judge(app.store, place.world, ("risky",))
 
 
-async def test_siblings_that_need_nobody_run_while_others_wait(
-    place: Place, hands: Hands
-) -> None:
+async def test_siblings_that_need_nobody_run_while_others_wait(place: Place, hands: Hands) -> None:
     async with place.app(hands.agent([*risky("a"), *free("b")], say("done"))) as app:
         run = await app.start("teller", "x", by="mira")
 
@@ -331,9 +327,7 @@ async def test_a_rejection_that_cancels_waits_for_a_sibling_that_runs(
         await judge(app.store, place.world, ("risky", "fatal"))
 
 
-async def test_a_run_ends_only_after_the_last_of_many_siblings(
-    place: Place, hands: Hands
-) -> None:
+async def test_a_run_ends_only_after_the_last_of_many_siblings(place: Place, hands: Hands) -> None:
     ns = [str(n) for n in range(20)]
     for n in ns:
         hands.event(hands.go, n)
@@ -356,9 +350,7 @@ async def test_one_worker_advances_more_runs_than_it_may_hold_at_a_time(
     place: Place, hands: Hands
 ) -> None:
     bounds = Bounds(runs_max=3, look_s=0.02)
-    async with place.app(
-        hands.agent([*risky("a"), *free("b")], say("done")), bounds=bounds
-    ) as app:
+    async with place.app(hands.agent([*risky("a"), *free("b")], say("done")), bounds=bounds) as app:
         runs = [await app.start("teller", "x", by="mira") for _ in range(20)]
         for run in runs:
             for hold in (await suspended(run)).holds:
@@ -412,7 +404,9 @@ async def test_the_journal_names_every_call_by_its_turn_and_place(
         run = await app.start("teller", "x", by="mira")
         await completed(run)
 
-        started = [e.event.call for e in await journal(app.store, run.id) if e.type == "call.started"]
+        started = [
+            e.event.call for e in await journal(app.store, run.id) if e.type == "call.started"
+        ]
 
         assert started == ["1.0", "1.1", "2.0"]
         assert sorted(place.world.effects()) == [f"{run.id}.{ref}" for ref in started]

@@ -1,4 +1,4 @@
-"""Two workers on one run, step by step: one stands still at a chosen append while the other goes on.
+"""Two workers on one run, step by step: one stands still at a chosen append, the other goes on.
 
 Method: two apps on one place. The store of the first holds one append back, as a process that was
 stopped would, and lets it go once the second has taken the run over. The tool's probe answers that
@@ -19,8 +19,7 @@ from .kit import Delegate, Place, World, completed, held, tags, types, until
 
 
 class Stopped(Delegate):
-    """A store whose process stands still when it is about to append something for the first time.
-    """
+    """A store whose process stands still when it is first about to append something."""
 
     def __init__(self, inner: Store, at: str) -> None:
         super().__init__(inner)

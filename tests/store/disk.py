@@ -23,7 +23,7 @@ class FaultyDisk(apsw.VFS):
         self.read_only = False
         super().__init__(name, "")
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         if self.read_only and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
             # What the system's own layer does where a file may only be read.
             flags[0] &= ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
@@ -48,19 +48,19 @@ class _File(apsw.VFSFile):
     def excepthook(self, etype: Any, evalue: Any, etraceback: Any) -> bool:
         return True
 
-    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+    def xRead(self, amount: int, offset: int) -> bytes:
         self.disk.called("read")
         return super().xRead(amount, offset)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         self.disk.called("write")
         super().xWrite(data, offset)
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         self.disk.called("truncate")
         super().xTruncate(size)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self.disk.called("sync")
         super().xSync(flags)
 
