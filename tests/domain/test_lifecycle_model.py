@@ -665,13 +665,25 @@ def explore(*, examples: int, steps: int, derandomize: bool) -> None:
     )
 
 
+ROUNDS_MAX = 8
+
+
+def missing() -> set[str]:
+    return {situation for situation in WANTED if not REACHED[situation]}
+
+
 def test_whatever_anybody_does_the_promises_are_kept():
     REACHED.clear()
 
-    # The same steps every time, so that what they come across is not a matter of luck.
+    # The same steps every time, unless another module was imported before: Hypothesis takes
+    # constants from all of them. Then it may take more to come across everything.
     explore(examples=200, steps=60, derandomize=True)
+    for _ in range(ROUNDS_MAX):
+        if not missing():
+            break
+        explore(examples=200, steps=60, derandomize=False)
 
-    assert {situation for situation in WANTED if not REACHED[situation]} == set()
+    assert missing() == set()
 
 
 @pytest.mark.soak

@@ -17,6 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import apsw
+
 from engine.kit import Delegate, World, tags
 from sayso import Agent, Bounds, Context, Happened, NotHappened, Sayso, approve, reject, tool
 from sayso.errors import AlreadyDecided, SaysoError
@@ -28,9 +30,18 @@ def tell(word: str) -> None:
     os.write(1, f"{word}\n".encode())
 
 
-def stop_here() -> None:
-    """Stand still until somebody sends SIGCONT."""
+def stop_here(db: str) -> None:
+    """Stand still until somebody sends SIGCONT.
+
+    Not while the writer thread holds SQLite's lock, though: nobody else could write until then, and
+    what becomes of a run whose worker is silent would not be seen.
+    """
+    conn = apsw.Connection(db)
+    conn.set_busy_timeout(10_000)
+    conn.execute("begin immediate")
+    conn.execute("rollback")
     os.kill(os.getpid(), signal.SIGSTOP)
+    conn.close()
 
 
 class StopsAfterStart(Delegate):
@@ -48,7 +59,7 @@ class StopsAfterStart(Delegate):
     async def _then_stop(self, answer: Any) -> Any:
         found = await answer
         tell("started")
-        stop_here()
+        stop_here(self.inner.name)
         return found
 
 
@@ -60,7 +71,7 @@ def teller(world: World, spec: dict[str, Any]) -> Agent:
     async def rest(where: str) -> None:
         tell(where)
         if where == spec.get("stop"):
-            stop_here()
+            stop_here(spec["db"])
         while where == stay and not (world.root / "go").exists():
             await asyncio.sleep(0.01)
 

@@ -19,6 +19,7 @@ from sayso.testing import ScriptedModel, call, say
 from .judge import judge
 from .kit import (
     PATIENCE_S,
+    Delegate,
     Place,
     agent,
     completed,
@@ -26,6 +27,7 @@ from .kit import (
     journal,
     outcomes,
     suspended,
+    tags,
     types,
     until,
 )
@@ -410,3 +412,57 @@ async def test_the_journal_names_every_call_by_its_turn_and_place(
 
         assert started == ["1.0", "1.1", "2.0"]
         assert sorted(place.world.effects()) == [f"{run.id}.{ref}" for ref in started]
+
+
+class Lagging(Delegate):
+    """A store whose answers to appends of one kind take a while."""
+
+    what = ""
+
+    def append(self, *writes: Any) -> Any:
+        answer = self.inner.append(*writes)
+        if self.what not in tags(writes):
+            return answer
+        return asyncio.ensure_future(self._later(answer))
+
+    async def _later(self, answer: Any) -> Any:
+        found = await answer
+        await asyncio.sleep(0.05)
+        return found
+
+
+async def test_a_start_whose_run_is_cancelled_before_the_answer_comes_leaves_no_doubt(
+    place: Place, hands: Hands
+) -> None:
+    class LaggingTurns(Lagging):
+        what = "turn.taken"
+
+    async with place.app(hands.agent(free("a"), say("done")), wrap=LaggingTurns) as app:
+        run = await app.start("teller", "x", by="mira")
+        await until(lambda: _asked(app, run.id), "the turn")
+
+        await app.cancel(run, by="mira")
+        view = await finished(run)
+
+        assert (view.status, outcomes(view)) == ("cancelled", ["Returned"])
+        assert "call.doubted" not in await types(app, run)
+        await judge(app.store, place.world)
+
+
+async def _asked(app: Sayso, run_id: str) -> bool:
+    return "turn.taken" in await types(app, run_id)
+
+
+async def test_a_turn_is_not_taken_again_because_its_own_end_is_on_its_way(
+    place: Place, hands: Hands
+) -> None:
+    class LaggingEnds(Lagging):
+        what = "run.completed"
+
+    async with place.app(hands.agent(free("a"), say("done")), wrap=LaggingEnds) as app:
+        run = await app.start("teller", "x", by="mira")
+
+        await completed(run)
+
+        assert hands.turns == [0, 1]
+        await judge(app.store, place.world)
