@@ -394,6 +394,8 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
         from sayso.store.memory import MemoryStore
 
         return MemoryStore(clock=clock)
+    if text in (":memory:", "memory"):
+        raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
         raise BadSetup(f"{kind!r} is not a kind of store: use a path or 'memory:'")

@@ -231,3 +231,12 @@ class ModelFailed(SaysoError):
 
 class WaitTimeout(SaysoError):
     """The wait is over, the run is not where it was waited for."""
+
+
+def describe(error: BaseException) -> str:
+    """Say what an exception of somebody else's code says, even if it cannot say it itself."""
+    try:
+        text = str(error)
+    except BaseException as worse:  # noqa: BLE001 - it has nothing to say.
+        text = f"(no message: {type(worse).__name__})"
+    return f"{type(error).__name__}: {text}"

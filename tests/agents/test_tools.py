@@ -614,7 +614,8 @@ def test_a_json_native_tool_is_made_and_called_without_pydantic() -> None:
 
         ctx = Context(run_id="r", call_id="c", key="k", attempt=1, by=Principal(id="m"), agent="a",
                       project="p")
-        assert asyncio.run(pay.call(ctx, b'{"amount":2.0,"to":"x"}')) == b'{"key":"k","paid":2.0}'
+        args = b'{"amount":2.0,"how":"card","more":null,"tags":[],"to":"x"}'
+        assert asyncio.run(pay.call(ctx, args)) == b'{"key":"k","paid":2.0}'
         sayso.agents.agent.Agent("a", model=sayso.testing.ScriptedModel([]), tools=[pay])
         sayso.agents.agent.Agent("b", model="openai:gpt-5", tools=[pay])
         print(*{name.partition(".")[0] for name in sys.modules})

@@ -53,6 +53,7 @@ from sayso.errors import (
     WaitTimeout,
     WrongVerdict,
 )
+from sayso.store.base import PAGE_MAX
 from sayso.testing import call, say
 
 from .judge import judge
@@ -940,7 +941,6 @@ async def test_holds_are_listed_in_pages_without_a_gap_or_a_double(place: Place)
         assert len(await pages(4, project="elsewhere")) == 0
 
 
-@pytest.mark.soak
 async def test_a_page_over_the_limit_goes_on(place: Place) -> None:
     turns = [[call("pay", {"amount": n, "recipient": "J"}) for n in range(102)], say("x")]
     async with place.app(teller(place.world, turns)) as app:
@@ -1001,6 +1001,33 @@ async def test_readers_who_join_anywhere_miss_nothing_and_get_nothing_twice(plac
         words = "".join(one.text for found in heard for one in found if isinstance(one, Delta))
         assert "all of it is done" in words
         await judge(app.store, place.world, ("pay",))
+
+
+async def test_a_reader_gets_a_journal_that_is_longer_than_a_page(place: Place) -> None:
+    @tool(effect="none")
+    async def look() -> str:
+        return "nothing"
+
+    script = [*[call("look")] * 180, call("pay", PAY), say("done")]
+    teller = agent(script, payment(place.world), look, turns_max=200)
+    async with place.app(teller) as app:
+        run = await app.start("teller", "x", by="mira")
+        hold = await held(run)
+        found: list[int] = []
+
+        async def read() -> None:
+            async for one in app.events(run.id):
+                found.append(one.seq)  # type: ignore[union-attr]
+
+        reader = asyncio.create_task(read())
+        suspended_at = (await run.view()).seq
+        await until(lambda: len(found) == suspended_at, "the second page")
+        await app.decide(hold, approve(), by="mira")
+        view = await completed(run)
+        await asyncio.wait_for(reader, PATIENCE_S)
+
+        assert suspended_at > PAGE_MAX
+        assert found == list(range(1, view.seq + 1))
 
 
 async def test_a_reader_behind_the_end_is_told_so_at_once(place: Place) -> None:

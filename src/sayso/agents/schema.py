@@ -8,10 +8,10 @@ shown must be what the tool is called with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
 from sayso.agents.signature import REQUIRED, Parameter
-from sayso.domain.digest import encode_value
+from sayso.domain.digest import decode_value, encode_value
 from sayso.errors import BadAgent, BadTool, BadValue
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class Arguments:
             lambda: self._model.model_validate_json(data),
             f"the arguments of {self._tool!r} do not fit it any more",
         )
+        again = _guarded(lambda: _dump(model), f"the arguments of {self._tool!r} changed")
+        if again != data and _unordered(decode_value(again)) != _unordered(decode_value(data)):
+            raise BadValue(f"{self._tool!r} reads its arguments otherwise than they were shown")
         return {name: getattr(model, field) for field, name in self._fields.items()}
 
     def _freeze(self, data: bytes) -> bytes:
@@ -83,6 +86,16 @@ class Output:
         value = self._adapter.validate_json(canonical(text))
         plain = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
         return encode_value(plain)
+
+
+def _unordered(value: Any) -> Any:
+    """Make values comparable that differ only in the order of what may have been a set."""
+    if isinstance(value, dict):
+        return {key: _unordered(child) for key, child in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        children = [_unordered(child) for child in cast("list[Any]", value)]
+        return sorted(encode_value(child).decode() for child in children)
+    return value
 
 
 def _make_model(

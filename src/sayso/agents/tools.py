@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from sayso.agents.probe import Probe
 from sayso.agents.result import keep_result
-from sayso.agents.signature import REQUIRED, Signature, check_kinds, read_signature
+from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
 from sayso.domain.policy import HIGH, RISKS, Require, duration_ms, require
@@ -160,10 +160,9 @@ class FunctionTool(Generic[P, R]):
             return self._arguments.parse(args)
         kwargs = self._object(decode_value(args))
         parameters = self._signature.parameters
-        known = {parameter.name for parameter in parameters}
-        needed = {parameter.name for parameter in parameters if parameter.default is REQUIRED}
-        if not needed <= kwargs.keys() <= known:
-            # The tool has changed since these bytes were frozen; its body must not run.
+        if kwargs.keys() != {parameter.name for parameter in parameters}:
+            # Defaults were filled in when these bytes were frozen: the tool has changed since, and
+            # its body must not run with what nobody was shown.
             raise BadValue(f"these are not arguments of the tool {self.name!r}")
         return kwargs
 

@@ -166,7 +166,9 @@ class Hold(Row, frozen=True, kw_only=True):
 def resolve_approvers(ruling: Require, owner: Principal) -> tuple[str, ...]:
     """Name the approvers of a ruling, the run's owner by name."""
     named = ruling.approvers or ("owner",)
-    return tuple(f"user:{owner.id}" if who == "owner" else who for who in named)
+    # A service that owns a run is no person, not even one of the same name.
+    mine = f"user:{owner.id}" if owner.kind == "person" else f"{owner.kind}:{owner.id}"
+    return tuple(mine if who == "owner" else who for who in named)
 
 
 def may_decide(approvers: tuple[str, ...], by: Principal) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sayso.domain import events as e
-from sayso.domain.call import CallState, Unknown
+from sayso.domain.call import CallState, Returned, Unknown
 from sayso.domain.hold import (
     Approved,
     Decision,
@@ -394,7 +394,8 @@ def _call_finished(run: Run, event: e.CallFinished) -> Run:
         raise IllegalEvent(f"this outcome is not of attempt {row.attempt}")
     if any(hold.call == row.ref for hold in run.holds):
         raise IllegalEvent("a call with an open hold has no outcome yet")
-    if isinstance(event.outcome, Unknown):
+    doubted = before.state is _S.DOUBTED and not isinstance(event.outcome, Returned)
+    if doubted or isinstance(event.outcome, Unknown):
         run = replace(run, doubts=(*run.doubts, (row.digest, row.ref)))
     return with_call(run, row)
 

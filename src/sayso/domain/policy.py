@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Iterable
+from copy import deepcopy
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import msgspec
 
 from sayso.domain.value import Principal, Tagged, Value
-from sayso.errors import BadPolicy
+from sayso.errors import BadPolicy, describe
 
 Risk = Literal["low", "medium", "high", "critical"]
 Silence = Literal["reject", "approve", "fail", "cancel"]
@@ -181,8 +182,10 @@ class Rule:
             return self.ruling
         try:
             applies: object = self.when(facts)
-        except Exception as error:  # noqa: BLE001 - a broken condition must not open the gate.
-            return _suspicious(self, f"its condition failed: {type(error).__name__}: {error}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever breaks must not open the gate.
+            return _suspicious(self, f"its condition failed: {describe(error)}")
         if applies is True:
             return self.ruling
         if applies is False:
@@ -205,7 +208,12 @@ class Policy:
 
     def on(self, facts: CallFacts, *others: Ruling) -> Ruling:
         """Rule on a call; `others` are rulings from elsewhere, such as the tool's own flag."""
-        found = [ruling for rule in self.rules if (ruling := rule.on(facts)) is not None]
+        # Each rule has arguments of its own: one that changes them must not fool the next.
+        each = (
+            rule.on(msgspec.structs.replace(facts, args=deepcopy(facts.args)))
+            for rule in self.rules
+        )
+        found = [ruling for ruling in each if ruling is not None]
         ruling = strictest(*others, *found)
         return at_risk(ruling, facts.risk) if isinstance(ruling, Require) else ruling
 

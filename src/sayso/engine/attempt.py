@@ -19,7 +19,7 @@ from sayso.domain.digest import encode_value
 from sayso.domain.value import Value
 from sayso.engine.gate import clean_text
 from sayso.engine.ports import Context, Happened, NotHappened, Tool
-from sayso.errors import BadValue, NotDone
+from sayso.errors import BadValue, NotDone, describe
 
 MESSAGE_MAX = 2000
 PROBE_S = 30.0
@@ -82,11 +82,19 @@ async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -
         return Void(why=f"{why}; its effect is {tool.effect.value!r}, so it may run again")
     if not tool.has_probe:
         return Doubt(why=why)
+    asked = asyncio.ensure_future(tool.probe(ctx, args))
     try:
-        async with asyncio.timeout(PROBE_S):
-            answer = await tool.probe(ctx, args)
-    except Exception as error:  # noqa: BLE001 - a probe that fails has told us nothing.
-        return Doubt(why=why, probe=f"failed with {type(error).__name__}: {_message(error)}")
+        await asyncio.wait({asked}, timeout=PROBE_S)
+    finally:
+        asked.cancel()
+    if not asked.done():
+        return Doubt(why=why, probe=f"did not answer within {PROBE_S:g} seconds")
+    if asked.cancelled():
+        return Doubt(why=why, probe="was cancelled")
+    if (error := asked.exception()) is not None:
+        said = f"failed with {describe(error)}"
+        return Doubt(why=why, probe=clean_text(said)[:MESSAGE_MAX])
+    answer = asked.result()
     match answer:
         case Happened(result=result):
             outcome = Returned(value=msgspec.Raw(_encode(result)))
@@ -161,4 +169,4 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _message(error: BaseException) -> str:
-    return clean_text(str(error))[:MESSAGE_MAX]
+    return clean_text(describe(error).partition(": ")[2])[:MESSAGE_MAX]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 
 from sayso.domain import events as e
 from sayso.domain import verbs
-from sayso.domain.call import Failed, call_id
+from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
 from sayso.engine.attempt import Done, Doubt, Result, Void, look_into, run_attempt
@@ -74,12 +74,16 @@ async def run_body(
     return await run_attempt(tool, context_of(parts, run, event.call, event.attempt), args)
 
 
-async def look_after(parts: Parts, run_id: str, row: CallRow) -> Result:
-    """Find out what became of a call that a worker started and did not finish."""
+async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool) -> Result:
+    """Find out what became of a call that a worker started and did not finish. One that may still
+    be under way is not probed: what is not there yet may still come.
+    """
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     tool = parts.drivers[run.agent].tools.get(row.tool)
     why = f"the worker {row.worker} was gone before it said how it ended"
+    if may_live and tool is not None and tool.effect is Effect.ONCE:
+        return Doubt(why="its worker lost sight of it")
     ctx = context_of(parts, run, row.ref, row.attempt)
     return await look_into(tool, ctx, transcript.args[row.ref], why=why)
 

@@ -9,6 +9,7 @@ the last thing that was asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -112,7 +113,9 @@ class Decider:
             raise NotWhatWasShown(digest=digest)
         asked = [one.row.n for one in found if one.row.status == "open"]
         asked = asked or [found[0].row.n]
-        await self._settle(run_id, asked, request, scope=name, digests=digests)
+        # Without a digest nobody was shown anything: then only what was never edited is decided.
+        shown = digests if request.digest is not None else None
+        await self._settle(run_id, asked, request, scope=name, digests=shown)
         return await self._parts.store.holds(query)
 
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
@@ -270,7 +273,8 @@ def _stands(found: HoldFound, by: Principal) -> Exception:
     decision = codec.decode_decision(row.decision)
     if isinstance(decision.verdict, Expired):
         return HoldExpired(f"{name!r} has expired: nobody decided in time", decision=decision)
-    said = f"{name!r} is decided already: {decision.word} by {decision.by}"
+    when = datetime.fromtimestamp(decision.at / 1000, UTC).isoformat(timespec="seconds")
+    said = f"{name!r} is decided already: {decision.word} by {decision.by} at {when}"
     return AlreadyDecided(said, decision=decision)
 
 

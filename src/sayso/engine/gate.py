@@ -82,6 +82,7 @@ class Gate:
         *,
         ref: str,
         tools: Mapping[str, Tool],
+        transcript: Transcript,
         check: Intervention | None = None,
     ) -> Admitted:
         """Freeze what the model asked for, and rule on it."""
@@ -121,7 +122,7 @@ class Gate:
         ruling = await self.rule(run, tool, args, check)
         if isinstance(ruling, Forbid):
             return Admitted(call=call, outcome=Declined(reason=ruling.why, by="policy"))
-        repeats = next((ref for doubted, ref in run.doubts if doubted == digest), "")
+        repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
             ruling = Require(risk=tool.risk, why="It repeats a call whose outcome nobody knows.")
         if isinstance(ruling, Proceed):
@@ -243,6 +244,16 @@ class Gate:
             tool_version=tool_version,
             args=args,
         )
+
+
+def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
+    """Find a call in doubt that this one would repeat: the same tool with the same bytes, whatever
+    version of it was shown.
+    """
+    for _, ref in run.doubts:
+        if transcript.calls[ref].tool == tool and transcript.args[ref] == args:
+            return ref
+    return ""
 
 
 def stands(run: Run, ruling: Require, decision: Decision) -> bool:

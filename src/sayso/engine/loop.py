@@ -27,7 +27,7 @@ from sayso.engine.gate import clean_text
 from sayso.engine.parts import Parts
 from sayso.engine.proposal import Proposal
 from sayso.engine.turn import SAYSO, propose_turn
-from sayso.errors import ModelFailed, StoreClosed, StoreError
+from sayso.errors import ModelFailed, StoreClosed, StoreError, describe
 
 log = logging.getLogger("sayso")
 
@@ -142,10 +142,12 @@ class RunLoop:
             # The work is still to be done, and is looked at again.
             log.warning("%s: %s", self.run_id, error)
             await asyncio.sleep(self._parts.bounds.look_s)
-        except Exception as error:
-            # An agent's mistake ends its run, not the worker.
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            # An agent's mistake ends its run, not the worker; nor the calls beside it.
             log.exception("%s failed", self.run_id)
-            await self._fail(f"{type(error).__name__}: {error}")
+            await self._fail(describe(error))
 
     async def _fail(self, error: str) -> None:
         text = clean_text(error)[:2000]
@@ -214,7 +216,9 @@ class RunLoop:
         await self._conclude(event.call, event.attempt, result, group)
 
     async def _look_after(self, row: CallRow, group: asyncio.TaskGroup) -> None:
-        result = look_after(self._parts, self.run_id, row)
+        # This worker's own attempt may still be under way somewhere: nothing is tried again then.
+        own = row.worker == self._worker
+        result = look_after(self._parts, self.run_id, row, may_live=own)
         await self._conclude(row.ref, row.attempt, result, group)
 
     async def _conclude(
@@ -225,10 +229,11 @@ class RunLoop:
             verb = await propose_record(self._parts, self.run_id, ref, attempt, await result)
             # Handed over here, so that the turn builds on it; waited for below.
             first = self._ledger.post(self.run_id, verb, quiet=True)
+            recorded = asyncio.ensure_future(insist(self._parts, self.run_id, verb, first))
             try:
                 await self._turn_if_due(group)
             finally:
-                await insist(self._parts, self.run_id, verb, first)
+                await recorded
         finally:
             self._busy.discard(ref)
 

@@ -12,6 +12,7 @@ from sayso.domain import events as e
 from sayso.domain import verbs
 from sayso.domain.lifecycle import apply_all, strand_due
 from sayso.domain.run import Run
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.feed import Delta
 from sayso.engine.gate import Admitted, clean_text
@@ -39,7 +40,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     seen, turn = transcript.seq, run.turns + 1
     answer = await _ask(parts, run_id, driver, driver.prompt(transcript.messages()), turn)
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
-    admitted = await _admit(parts, run, driver, answer.calls, turn)
+    admitted = await _admit(parts, run, driver, answer.calls, transcript=transcript)
     taken = e.TurnTaken(
         turn=turn,
         seen=seen,
@@ -96,7 +97,7 @@ async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: 
 
 
 async def _admit(
-    parts: Parts, run: Run, driver: Driver, calls: Sequence[AskedCall], turn: int
+    parts: Parts, run: Run, driver: Driver, calls: Sequence[AskedCall], *, transcript: Transcript
 ) -> list[Admitted]:
     calls_max = parts.bounds.calls_max
     if len(calls) > calls_max:
@@ -105,8 +106,9 @@ async def _admit(
         await parts.gate.admit(
             run,
             asked,
-            ref=f"{turn}.{index}",
+            ref=f"{run.turns + 1}.{index}",
             tools=driver.tools,
+            transcript=transcript,
             check=driver.check_for_intervention,
         )
         for index, asked in enumerate(calls)

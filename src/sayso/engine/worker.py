@@ -34,6 +34,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._services: list[asyncio.Task[None]] = []
         self._draining = False
+        self._cut_off = False
+        """Whether a call may be under way that nobody here looks after any more."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -77,7 +79,7 @@ class Worker:
             pass
         for task in [*self._services, *self._tasks]:
             task.cancel()
-        clean = not any(loop.executing for loop in self._loops.values())
+        clean = not self._cut_off and not any(loop.executing for loop in self._loops.values())
         await asyncio.gather(*self._services, *self._tasks, return_exceptions=True)
         if self.notice in self._parts.ledger.listeners:
             self._parts.ledger.listeners.remove(self.notice)
@@ -110,7 +112,10 @@ class Worker:
                 await loop.drive()
         except StoreClosed:
             pass
-        except Exception:
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            raise
+        except BaseException:
+            self._cut_off = True
             # One run must not take the others down. It stays owned, and is taken over from here
             # once this process is gone.
             log.exception("%s cannot go on in this process", loop.run_id)
