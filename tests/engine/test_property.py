@@ -46,6 +46,7 @@ from sayso import (
     tool,
     user,
 )
+from sayso.domain.digest import suspension_digest
 from sayso.errors import (
     AlreadyDecided,
     CannotUndo,
@@ -504,16 +505,20 @@ class Lifecycle(RuleBasedStateMachine):
         )
         return self._news(run, before)
 
-    @rule(target=holds, at=holds, by=st.sampled_from(PEOPLE))
-    def resume_all(self, at: Any, by: str) -> Any:
+    @rule(target=holds, at=holds, by=st.sampled_from(PEOPLE), shown=st.booleans())
+    def resume_all(self, at: Any, by: str, shown: bool) -> Any:
         run, hold = self._at(at)
         mine = [one for one in run.holds if one.suspension == hold.suspension]
         asked = [one for one in mine if one.status == "open"] or mine[:1]
+        request = f"req_{run.id.removeprefix('run_')}.{hold.suspension}"
+        members = [self.digests[run.id, one.index, one.version] for one in mine]
+        digest = suspension_digest(request_id=request, members=members) if shown else None
         before = self._names(run)
         expected = None
         for one in asked:
             if expected is None:
-                expected = self.model.refusal(run, one, by, one.version)
+                seen = one.version if shown else None
+                expected = self.model.refusal(run, one, by, seen)
                 if expected is HoldExpired:
                     # The first that is not open any more is what is told of.
                     told = next(each for each in asked if each.status == "settled")
@@ -523,8 +528,7 @@ class Lifecycle(RuleBasedStateMachine):
         if expected is None:
             for one in asked:
                 self.model.settle(run, one, "approved", by)
-        request = f"req_{run.id.removeprefix('run_')}.{hold.suspension}"
-        self._meets(expected, self.app.resume(request, approve(), by=by))
+        self._meets(expected, self.app.resume(request, approve(), by=by, digest=digest))
         return self._news(run, before)
 
     @rule(at=holds, by=st.sampled_from(PEOPLE))
