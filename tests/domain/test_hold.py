@@ -131,3 +131,10 @@ def test_a_hold_says_where_it_stands():
     assert after.status is HoldStatus.DECIDED
     assert after.decision is not None
     assert after.decision.word == "approved"
+
+
+def test_a_service_that_owns_a_run_is_not_the_person_of_its_name() -> None:
+    named = resolve_approvers(Require(), Principal(kind="service", id="ops"))
+
+    assert named == ("service:ops",)
+    assert not may_decide(named, Principal(id="ops"))

@@ -402,3 +402,21 @@ def test_what_is_not_a_duration_is_refused(text: Any):
 def test_anything_is_a_duration_of_use_or_refused(text: str | float):
     with suppress(BadPolicy):
         assert duration_ms(text) >= 1
+
+
+class _Panic(BaseException):
+    pass
+
+
+def test_whatever_a_condition_raises_asks_a_person_but_an_interrupt_goes_through() -> None:
+    facts = CallFacts(tool="pay", args={}, by=MIRA, agent="a", project="p", run_id="run_1")
+
+    def panic(_: CallFacts) -> bool:
+        raise _Panic
+
+    def interrupt(_: CallFacts) -> bool:
+        raise KeyboardInterrupt
+
+    assert isinstance(Rule("pay", when=panic).on(facts), Require)
+    with pytest.raises(KeyboardInterrupt):
+        Rule("pay", when=interrupt).on(facts)

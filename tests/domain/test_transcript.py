@@ -225,3 +225,14 @@ def test_a_returned_value_survives_the_fold():
 
     assert isinstance(outcome, Returned)
     assert outcome.result() == "done"
+
+
+def test_a_call_asked_about_again_is_known_by_its_tools_new_version():
+    story = Story()
+    story.answer("pay")
+    story.hold("1.0")
+    story.add(*verbs.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    again = verbs.HoldRequest(ref="1.0", ruling=Require(), digest="f" * 64, tool_version="2")
+    story.add(*verbs.open_holds(story.run, [again], now=NOW))
+
+    assert story.told().tool_versions["1.0"] == "2"
