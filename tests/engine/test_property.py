@@ -77,7 +77,7 @@ SEEN: Counter[str] = Counter()
 SOMETIMES = {
     "AlreadyDecided", "CannotUndo", "HoldExpired", "NotAllowed", "NotWhatWasShown", "RunWaiting",
     "approved approval", "approved in_doubt", "expired approval", "rejected approval",
-    "withdrawn approval", "doubt lost", "doubt slow",
+    "withdrawn approval", "retry", "doubt lost", "doubt slow",
 }  # fmt: skip
 
 
@@ -435,12 +435,7 @@ class Lifecycle(RuleBasedStateMachine):
             "wrong": "0" * 64,
         }[seen]
         shown = {"now": hold.version, "first": self._first(run, hold), "none": None, "wrong": 0}
-        verdict = {
-            "approve": approve(),
-            "reject": reject("no"),
-            "answer": answer("it did"),
-            "fail": fail("who knows"),
-        }[said]
+        verdict = self._verdict(said)
         name, body = self._key(key, (run.id, hold.index, by, said, digest))
         expected: Any = None
         if name is not None and name in self.keys:
@@ -475,6 +470,18 @@ class Lifecycle(RuleBasedStateMachine):
             ),
         )
         return self._news(run, before)
+
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data())
+    def say_it_once_more(self, data: st.DataObject) -> None:
+        """A client that heard no answer sends the same request again."""
+        name = data.draw(st.sampled_from(sorted(self.keys)))
+        run_id, index, by, said, digest = self.keys[name]
+        run, hold = self._at((run_id, index))
+        again = self.app.decide(
+            self._id(run, hold), self._verdict(said), by=by, digest=digest, key=name
+        )
+        self._meets("retry", again)
 
     @rule(
         target=holds, at=holds, by=st.sampled_from(PEOPLE), amount=st.sampled_from((10, 20, 9999))
@@ -698,6 +705,14 @@ class Lifecycle(RuleBasedStateMachine):
             return min(self.keys), body
         self.counter += 1
         return f"key-{self.counter}", body
+
+    def _verdict(self, said: str) -> Any:
+        return {
+            "approve": approve(),
+            "reject": reject("no"),
+            "answer": answer("it did"),
+            "fail": fail("who knows"),
+        }[said]
 
     def _names(self, run: MRun) -> int:
         return len(run.holds)
