@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sayso.domain import events as e
 from sayso.domain.call import CallState
-from sayso.domain.lifecycle import CALL_MOVES, FINAL, LEGAL, TRANSITIONS
+from sayso.domain.apply_calls import CALL_MOVES
+from sayso.domain.lifecycle import FINAL, LEGAL, TRANSITIONS
 from sayso.domain.run import Status
 
 PAGE = Path(__file__).parent / "reference" / "lifecycle.md"

@@ -3,7 +3,7 @@
 import msgspec
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import Call, CallState, Declined, Outcome, Returned
 from sayso.domain.hold import Approved, Verdict
 from sayso.domain.lifecycle import apply_all, epilogue
@@ -73,7 +73,7 @@ def held(*digests: str, ruling: Require = ASK, ready: tuple[str, ...] = ()) -> R
 
 def decided(run: Run, n: int, verdict: Verdict, *, undo_ms: int = 0, now: int = NOW) -> Run:
     """The run after its owner decided."""
-    return commit(run, *verbs.settle(run, n, verdict, by=MIRA, now=now, undo_ms=undo_ms))
+    return commit(run, *settling.settle(run, n, verdict, by=MIRA, now=now, undo_ms=undo_ms))
 
 
 def executing(*digests: str) -> Run:
@@ -109,7 +109,7 @@ def doubted(run: Run, ref: str = "1.0", ruling: Require = ASK) -> Run:
 
 def cancelled(run: Run) -> Run:
     """The run after its owner cancelled it."""
-    return commit(run, *verbs.cancel(run, by=MIRA, now=NOW, reason="enough"))
+    return commit(run, *settling.cancel(run, by=MIRA, now=NOW, reason="enough"))
 
 
 def call(run: Run, ref: str = "1.0") -> CallRow:

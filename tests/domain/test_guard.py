@@ -1,5 +1,5 @@
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.guard import Before, Condition, Since, conditions_of
 from sayso.domain.hold import Rejected
 from sayso.domain.policy import Require
@@ -19,14 +19,14 @@ def test_a_decision_must_be_committed_before_the_deadline():
     run = held("d", ruling=TIMED)
 
     for verdict in (APPROVE, Rejected()):
-        events = verbs.settle(run, 1, verdict, by=ANN, now=NOW)
+        events = settling.settle(run, 1, verdict, by=ANN, now=NOW)
         assert of(run, events) == (Before(at=DEADLINE, hold=1),)
 
 
 def test_a_decision_without_a_deadline_has_no_condition():
     run = held("d")
 
-    assert of(run, verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW)) == ()
+    assert of(run, settling.settle(run, 1, APPROVE, by=MIRA, now=NOW)) == ()
 
 
 def test_an_edit_must_be_committed_before_the_deadline():
@@ -39,7 +39,7 @@ def test_an_edit_must_be_committed_before_the_deadline():
 def test_expiry_must_not_be_committed_before_the_deadline():
     run = held("d", "e", ruling=TIMED)
 
-    conditions = of(run, verbs.sweep(run, now=late(run)))
+    conditions = of(run, settling.sweep(run, now=late(run)))
 
     assert conditions == (Since(at=DEADLINE, hold=1), Since(at=DEADLINE, hold=2))
 
@@ -47,26 +47,26 @@ def test_expiry_must_not_be_committed_before_the_deadline():
 def test_withdrawing_waits_for_no_time():
     run = held("d", ruling=TIMED)
 
-    assert of(run, verbs.cancel(run, by=MIRA, now=NOW)) == ()
+    assert of(run, settling.cancel(run, by=MIRA, now=NOW)) == ()
 
 
 def test_a_decision_takes_effect_no_sooner_than_it_said():
     run = decided(held("d"), 1, APPROVE, undo_ms=5000)
 
-    assert of(run, verbs.sweep(run, now=late(run))) == (Since(at=NOW + 5000, hold=1),)
+    assert of(run, settling.sweep(run, now=late(run))) == (Since(at=NOW + 5000, hold=1),)
 
 
 def test_a_decision_must_be_undone_before_it_is_effective():
     run = decided(held("d"), 1, APPROVE, undo_ms=5000)
 
-    assert of(run, verbs.undo(run, 1, by=MIRA, now=NOW)) == (Before(at=NOW + 5000, hold=1),)
+    assert of(run, settling.undo(run, 1, by=MIRA, now=NOW)) == (Before(at=NOW + 5000, hold=1),)
 
 
 def test_an_expiry_that_nothing_announced_has_no_time_to_compare_with():
     run = held("d")
     timed = held("d", ruling=TIMED)
 
-    assert of(run, verbs.sweep(timed, now=late(timed))) == ()
+    assert of(run, settling.sweep(timed, now=late(timed))) == ()
 
 
 def test_what_no_decision_waits_for_has_no_time_to_compare_with():
@@ -77,7 +77,7 @@ def test_what_no_decision_waits_for_has_no_time_to_compare_with():
 
 def test_a_hold_that_is_not_open_yet_or_any_more_has_no_condition():
     run = held("d", ruling=TIMED)
-    events = verbs.settle(run, 1, APPROVE, by=ANN, now=NOW)
+    events = settling.settle(run, 1, APPROVE, by=ANN, now=NOW)
 
     assert of(started(), events) == ()
     assert of(commit(run, *events), events) == ()

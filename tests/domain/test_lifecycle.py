@@ -12,28 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
+from sayso.domain.apply_calls import CALL_MOVES
 from sayso.domain.call import CallState
 from sayso.domain.hold import (
     Approval,
     InDoubt,
     Rejected,
 )
-from sayso.domain.lifecycle import (
-    CALL_MOVES,
-    FINAL,
-    LEGAL,
-    OPEN,
-    TRANSITIONS,
-    apply,
-    epilogue,
-    has_work,
-    orphans,
-    startable,
-    status_of,
-    strand_due,
-)
+from sayso.domain.lifecycle import FINAL, LEGAL, OPEN, TRANSITIONS, apply, epilogue, orphans
 from sayso.domain.run import Run, Status
+from sayso.domain.standing import has_work, startable, status_of, strand_due
 from sayso.domain.value import CLOCK
 from sayso.errors import IllegalEvent
 
@@ -74,7 +63,7 @@ TYPES: tuple[type[e.Event], ...] = get_args(e.AnyEvent)
 
 def failed() -> Run:
     run = started()
-    return commit(run, *verbs.cancel(run, by=CLOCK, now=NOW, error="no turns left"))
+    return commit(run, *settling.cancel(run, by=CLOCK, now=NOW, error="no turns left"))
 
 
 class Stories:
@@ -111,14 +100,14 @@ def tell_stories() -> Stories:
         edit: dict[str, Any] = {"args": b"{}", "digest": "d2", "ruling": TIMED, "by": MIRA}
         s.go(run, *verbs.revise(run, 1, now=NOW, **edit))
         s.go(run, *verbs.say(run, "Stop.", by=MIRA, now=NOW, supersede=True))
-        s.go(run, *verbs.settle(run, 1, Rejected(), by=MIRA, now=NOW))
-        s.go(run, *verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW))
-        s.go(run, *verbs.cancel(run, by=MIRA, now=NOW))
-        s.go(run, *verbs.sweep(run, now=late(run)))
+        s.go(run, *settling.settle(run, 1, Rejected(), by=MIRA, now=NOW))
+        s.go(run, *settling.settle(run, 1, APPROVE, by=MIRA, now=NOW))
+        s.go(run, *settling.cancel(run, by=MIRA, now=NOW))
+        s.go(run, *settling.sweep(run, now=late(run)))
         s.go(run, late_result)
-        waiting = s.go(run, *verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
-        s.go(waiting, *verbs.undo(waiting, 1, by=MIRA, now=NOW))
-        s.go(waiting, *verbs.sweep(waiting, now=NOW + 5000))
+        waiting = s.go(run, *settling.settle(run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
+        s.go(waiting, *settling.undo(waiting, 1, by=MIRA, now=NOW))
+        s.go(waiting, *settling.sweep(waiting, now=NOW + 5000))
     s.go(busy, takeover)
     ready = s.go(started(), answer(started(), "a"))
     first = s.go(ready, *verbs.start_calls(ready, [start(call(ready))]))
@@ -129,10 +118,10 @@ def tell_stories() -> Stories:
         both = s.go(both, *events)
     s.go(both, *verbs.say(both, "Well?", by=MIRA, now=NOW, supersede=True))
     for ending in ("", "broken"):
-        ended = s.go(both, *verbs.cancel(both, by=MIRA, now=NOW, error=ending))
-        s.go(ended, *verbs.sweep(ended, now=late(ended)))
+        ended = s.go(both, *settling.cancel(both, by=MIRA, now=NOW, error=ending))
+        s.go(ended, *settling.sweep(ended, now=late(ended)))
     for error in ("", "broken"):
-        s.go(started(), *verbs.cancel(started(), by=MIRA, now=NOW, error=error))
+        s.go(started(), *settling.cancel(started(), by=MIRA, now=NOW, error=error))
     s.go(started(), answer(started()), PAID)
     return s
 

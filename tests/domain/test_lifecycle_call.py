@@ -5,12 +5,9 @@ from msgspec.structs import replace
 
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Unknown
-from sayso.domain.lifecycle import (
-    apply,
-    apply_all,
-    strand_due,
-)
+from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.run import Run
+from sayso.domain.standing import strand_due
 
 from .build import (
     APPROVE,

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import Call, Declined, Failed, Unknown
 from sayso.domain.codec import decode_event, decode_run, encode_event, encode_run
 from sayso.domain.guard import Before, conditions_of
@@ -38,9 +38,10 @@ from sayso.domain.hold import (
     may_decide,
     resolve_approvers,
 )
-from sayso.domain.lifecycle import apply_all, epilogue, has_work, says_yes, status_of
+from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.policy import Require
 from sayso.domain.run import Run
+from sayso.domain.standing import has_work, says_yes, status_of
 from sayso.domain.value import Principal
 from sayso.errors import (
     AlreadyDecided,
@@ -323,13 +324,13 @@ class Machine(RuleBasedStateMachine):
         REACHED[self.model.final] += 1
         run, finished = self.state, {"finished": RunFinished}
         self.attempt(finished, lambda: verbs.say(run, "Hm.", by=MIRA, now=self.now))
-        self.attempt(finished, lambda: verbs.cancel(run, by=MIRA, now=self.now))
+        self.attempt(finished, lambda: settling.cancel(run, by=MIRA, now=self.now))
         for n in range(1, self.model.opened + 1):
             self.attempt(
                 {"not open": UnknownHold},
-                lambda n=n: verbs.settle(run, n, Approved(), by=MIRA, now=self.now),
+                lambda n=n: settling.settle(run, n, Approved(), by=MIRA, now=self.now),
             )
-        assert verbs.sweep(run, now=self.now) == []
+        assert settling.sweep(run, now=self.now) == []
         self.commit([e.LateResult(call="1.0", attempt=1, outcome=DONE)])
         self.commit([e.EntryRedacted(entry=1, by=MIRA, at=self.now)])
         self.the_journal_is_the_run()
@@ -421,7 +422,7 @@ class Machine(RuleBasedStateMachine):
             reasons["no second start"] = WrongVerdict
         done = self.attempt(
             reasons,
-            lambda: verbs.settle(self.state, n, verdict, by=by, now=self.now, undo_ms=undo),
+            lambda: settling.settle(self.state, n, verdict, by=by, now=self.now, undo_ms=undo),
         )
         if done:
             assert hold is not None
@@ -493,7 +494,7 @@ class Machine(RuleBasedStateMachine):
             reasons["nothing to undo"] = CannotUndo
         elif by != hold["by"]:
             reasons["not allowed"] = NotAllowed
-        if self.attempt(reasons, lambda: verbs.undo(self.state, n, by=by, now=self.now)):
+        if self.attempt(reasons, lambda: settling.undo(self.state, n, by=by, now=self.now)):
             REACHED["undone"] += 1
             hold["decided"] = None
 
@@ -512,7 +513,7 @@ class Machine(RuleBasedStateMachine):
                 REACHED["expired"] += 1
                 REACHED["unknown outcome"] += hold["kind"] == "doubt"
                 model.settle(n, "expired")
-        while events := verbs.sweep(self.state, now=self.now):
+        while events := settling.sweep(self.state, now=self.now):
             self.commit(events)
 
     @precondition(lambda self: self.model.turn and not self.model.final)
@@ -521,7 +522,7 @@ class Machine(RuleBasedStateMachine):
         if really:  # A run that is always cancelled early gets nowhere.
             self.model.end("failed" if error else "cancelled")
             self.commit(
-                verbs.cancel(self.state, by=MIRA, now=self.now, reason="enough", error=error)
+                settling.cancel(self.state, by=MIRA, now=self.now, reason="enough", error=error)
             )
 
     @precondition(lambda self: self.model.could_start())

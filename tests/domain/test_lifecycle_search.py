@@ -12,14 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import CallState
 from sayso.domain.codec import encode_run
 from sayso.domain.hold import Approved, Rejected, Verdict, fail
 from sayso.domain.hold import answer as answered
-from sayso.domain.lifecycle import apply, has_work, startable, status_of, strand_due
+from sayso.domain.lifecycle import apply
 from sayso.domain.policy import Require
 from sayso.domain.run import Run, Status
+from sayso.domain.standing import has_work, startable, status_of, strand_due
 
 from .build import ANN, DONE, MIRA, NOW, answer, asked, call, commit, held, start
 
@@ -55,8 +56,8 @@ def forward(run: Run) -> Iterator[list[e.Event]]:
             again = hold.kind == "in_doubt" and run.ending and verdict == PEOPLES[0]
             if hold.decision is None and not doubt_only and not again:
                 for undo in (0, UNDO_MS):
-                    yield verbs.settle(run, hold.n, verdict, by=MIRA, now=NOW, undo_ms=undo)
-    yield verbs.sweep(run, now=LATE)
+                    yield settling.settle(run, hold.n, verdict, by=MIRA, now=NOW, undo_ms=undo)
+    yield settling.sweep(run, now=LATE)
     for row in startable(run):
         yield verbs.start_calls(run, [start(row)])
     for row in run.calls(CallState.STARTED):
@@ -80,14 +81,14 @@ def sideways(run: Run, holds_max: int) -> Iterator[list[e.Event]]:
             yield verbs.open_holds(run, [request], now=NOW)
     for hold in run.holds:
         if hold.decision is not None:
-            yield verbs.undo(run, hold.n, by=MIRA, now=NOW)
+            yield settling.undo(run, hold.n, by=MIRA, now=NOW)
         elif hold.editable and hold.version < VERSIONS_MAX:
             edit = {"args": b"{}", "digest": "edited", "ruling": SILENT, "by": MIRA, "now": NOW}
             yield verbs.revise(run, hold.n, **edit)
     if not run.ending:
         yield verbs.say(run, "Hm.", by=MIRA, now=NOW, supersede=True)
         for error in ("", "broken"):
-            yield verbs.cancel(run, by=ANN, now=NOW, error=error)
+            yield settling.cancel(run, by=ANN, now=NOW, error=error)
 
 
 def search(first: Run, holds_max: int) -> tuple[dict[bytes, Run], dict[bytes, set[bytes]]]:

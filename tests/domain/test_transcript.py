@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import Call, Declined, Failed, Returned
 from sayso.domain.hold import Rejected
 from sayso.domain.lifecycle import apply_all, epilogue
@@ -125,7 +125,7 @@ def test_a_call_is_executed_with_the_arguments_as_edited_and_the_model_is_told()
         story.run, 1, args=EDITED, digest="d2", ruling=Require(), by=MIRA, now=NOW
     )
     story.add(*revised)
-    story.add(*verbs.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
     story.perform("1.0")
 
     told = story.told()
@@ -141,7 +141,7 @@ def test_the_last_decision_on_a_call_is_known():
     story = Story()
     story.answer("pay")
     story.hold("1.0")
-    story.add(*verbs.settle(story.run, 1, Rejected(reason="no"), by=MIRA, now=NOW))
+    story.add(*settling.settle(story.run, 1, Rejected(reason="no"), by=MIRA, now=NOW))
 
     told = story.told()
 
@@ -153,10 +153,10 @@ def test_a_decision_that_was_undone_is_no_decision():
     story = Story()
     story.answer("pay")
     story.hold("1.0")
-    story.add(*verbs.settle(story.run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
     assert story.told().decisions
 
-    story.add(*verbs.undo(story.run, 1, by=MIRA, now=NOW + 1))
+    story.add(*settling.undo(story.run, 1, by=MIRA, now=NOW + 1))
 
     assert not story.told().decisions
 
@@ -183,7 +183,7 @@ def test_the_result_of_a_run_is_known():
 
 def test_the_error_of_a_run_is_known():
     story = Story()
-    story.add(*verbs.cancel(story.run, by=MIRA, now=NOW, error="no turns left"))
+    story.add(*settling.cancel(story.run, by=MIRA, now=NOW, error="no turns left"))
 
     assert story.told().error == "no turns left"
 
@@ -207,7 +207,7 @@ def test_an_erased_hold_is_nobodys():
     story = Story()
     story.answer("pay")
     story.hold("1.0")
-    story.add(*verbs.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
     transcript = Transcript("run_1")
     for seq, event in enumerate(story.journal, start=1):
         erased = isinstance(event, e.HoldOpened)
@@ -231,7 +231,7 @@ def test_a_call_asked_about_again_is_known_by_its_tools_new_version():
     story = Story()
     story.answer("pay")
     story.hold("1.0")
-    story.add(*verbs.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
     again = verbs.HoldRequest(ref="1.0", ruling=Require(), digest="f" * 64, tool_version="2")
     story.add(*verbs.open_holds(story.run, [again], now=NOW))
 

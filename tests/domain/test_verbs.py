@@ -3,7 +3,7 @@ import pytest
 from msgspec.structs import replace
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Declined, Failed, Returned, Unknown
 from sayso.domain.hold import (
     Answered,
@@ -19,9 +19,10 @@ from sayso.domain.hold import (
     approve,
     fail,
 )
-from sayso.domain.lifecycle import apply, apply_all, status_of
+from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.policy import Require
 from sayso.domain.run import Run, Status
+from sayso.domain.standing import status_of
 from sayso.domain.value import CLOCK, Principal
 from sayso.errors import (
     AlreadyDecided,
@@ -182,7 +183,7 @@ def test_an_edit_asks_about_something_else():
     hold = the_hold(run)
     assert (hold.version, hold.digest, hold.approvers) == (2, "d2", ("user:ann",))
     with pytest.raises(NotAllowed):
-        verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW)
+        settling.settle(run, 1, APPROVE, by=MIRA, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -223,20 +224,20 @@ def test_only_what_was_shown_is_decided():
     run = held("d")
     edited = commit(run, *revise(run))
 
-    verbs.check_shown(run, 1, "d")
-    verbs.check_shown(run, 1, None)
-    verbs.check_shown(edited, 1, "d2")
+    settling.check_shown(run, 1, "d")
+    settling.check_shown(run, 1, None)
+    settling.check_shown(edited, 1, "d2")
     for before, digest in ((run, "x"), (run, ""), (edited, "d"), (edited, None)):
         with pytest.raises(NotWhatWasShown):
-            verbs.check_shown(before, 1, digest)
+            settling.check_shown(before, 1, digest)
     with pytest.raises(UnknownHold):
-        verbs.check_shown(run, 2, "d")
+        settling.check_shown(run, 2, "d")
 
 
 def test_an_approved_call_may_start():
     run = held("d")
 
-    run = commit(run, *verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW))
+    run = commit(run, *settling.settle(run, 1, APPROVE, by=MIRA, now=NOW))
 
     assert call(run).state is CallState.APPROVED
     assert status_of(run) is Status.RUNNING
@@ -245,7 +246,7 @@ def test_an_approved_call_may_start():
 def test_a_decision_carries_what_an_auditor_asks():
     run = held("d")
 
-    events = verbs.settle(
+    events = settling.settle(
         run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5, channel="inbox", key="k", note="ok"
     )
 
@@ -265,7 +266,7 @@ def test_a_decision_carries_what_an_auditor_asks():
 def test_a_rejected_call_is_declined_and_the_model_goes_on():
     run = held("d")
 
-    events = verbs.settle(run, 1, Rejected(reason="too much"), by=MIRA, now=NOW)
+    events = settling.settle(run, 1, Rejected(reason="too much"), by=MIRA, now=NOW)
 
     assert outcome(events) == Declined(reason="too much", by="mira")
     assert [event.why for event in events if isinstance(event, e.CallFinished)] == [""]
@@ -273,7 +274,7 @@ def test_a_rejected_call_is_declined_and_the_model_goes_on():
 
 
 def test_a_rejection_without_a_reason_still_has_one():
-    assert outcome(verbs.settle(held("d"), 1, Rejected(), by=MIRA, now=NOW)) == Declined(
+    assert outcome(settling.settle(held("d"), 1, Rejected(), by=MIRA, now=NOW)) == Declined(
         reason="rejected", by="mira"
     )
 
@@ -281,7 +282,7 @@ def test_a_rejection_without_a_reason_still_has_one():
 def test_a_rejection_may_end_the_run():
     run = held("d", "e", ruling=Require(on_reject="cancel"))
 
-    run = commit(run, *verbs.settle(run, 1, Rejected(reason="stop"), by=MIRA, now=NOW))
+    run = commit(run, *settling.settle(run, 1, Rejected(reason="stop"), by=MIRA, now=NOW))
 
     assert run.final == "cancelled"
 
@@ -298,7 +299,7 @@ def test_a_second_decision_is_told_what_stands():
     run = decided(held("d"), 1, APPROVE, undo_ms=5000)
 
     with pytest.raises(AlreadyDecided) as refused:
-        verbs.settle(run, 1, Rejected(), by=MIRA, now=NOW)
+        settling.settle(run, 1, Rejected(), by=MIRA, now=NOW)
 
     assert refused.value.decision.verdict == APPROVE
 
@@ -307,17 +308,17 @@ def test_a_late_decision_is_told_that_nobody_decided_in_time():
     run = held("d", ruling=Require(within_ms=1000, on_silence="cancel"))
 
     with pytest.raises(HoldExpired) as refused:
-        verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW + 1000)
+        settling.settle(run, 1, APPROVE, by=MIRA, now=NOW + 1000)
 
     assert refused.value.decision.verdict == Expired(silence="cancel")
     assert refused.value.decision.by == CLOCK
-    assert verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW + 999)
+    assert settling.settle(run, 1, APPROVE, by=MIRA, now=NOW + 999)
 
 
 @pytest.mark.parametrize("by", [ANN, AGENT, CLOCK, Principal(kind="service", id="mira")])
 def test_whoever_may_not_decide_is_refused(by: Principal):
     with pytest.raises(NotAllowed):
-        verbs.settle(held("d"), 1, APPROVE, by=by, now=NOW)
+        settling.settle(held("d"), 1, APPROVE, by=by, now=NOW)
 
 
 def test_a_hold_that_is_not_open_is_unknown():
@@ -325,7 +326,7 @@ def test_a_hold_that_is_not_open_is_unknown():
 
     for n in (1, 2):
         with pytest.raises(UnknownHold):
-            verbs.settle(run, n, APPROVE, by=MIRA, now=NOW)
+            settling.settle(run, n, APPROVE, by=MIRA, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -334,18 +335,18 @@ def test_a_hold_that_is_not_open_is_unknown():
 )
 def test_a_verdict_that_does_not_answer_is_refused(verdict: Verdict):
     with pytest.raises(WrongVerdict):
-        verbs.settle(held("d"), 1, verdict, by=MIRA, now=NOW)
+        settling.settle(held("d"), 1, verdict, by=MIRA, now=NOW)
 
 
 @pytest.mark.parametrize("verdict", [Expired(silence="approve"), Withdrawn(), approve({"a": 1})])
 def test_a_doubt_is_not_settled_by_silence_or_other_arguments(verdict: Verdict):
     with pytest.raises(WrongVerdict):
-        verbs.settle(doubted(executing("d")), 1, verdict, by=MIRA, now=NOW)
+        settling.settle(doubted(executing("d")), 1, verdict, by=MIRA, now=NOW)
 
 
 def test_what_is_no_verdict_at_all_is_refused():
     with pytest.raises(WrongVerdict, match="'str'"):
-        verbs.settle(held("d"), 1, "yes", by=MIRA, now=NOW)  # pyright: ignore[reportArgumentType]
+        settling.settle(held("d"), 1, "yes", by=MIRA, now=NOW)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,7 @@ def test_what_is_no_verdict_at_all_is_refused():
 def test_a_person_settles_what_became_of_a_call_in_doubt(verdict: Verdict, becomes: object):
     run = doubted(executing("d"))
 
-    events = verbs.settle(run, 1, verdict, by=MIRA, now=NOW)
+    events = settling.settle(run, 1, verdict, by=MIRA, now=NOW)
 
     assert outcome(events) == becomes
     finished = next(event for event in events if isinstance(event, e.CallFinished))
@@ -377,34 +378,34 @@ def test_a_call_in_doubt_starts_again_only_by_a_new_decision():
 def test_a_decision_can_be_undone_in_time_by_whoever_made_it():
     run = decided(held("d"), 1, APPROVE, undo_ms=5000)
 
-    undone = commit(run, *verbs.undo(run, 1, by=MIRA, now=NOW + 4999))
+    undone = commit(run, *settling.undo(run, 1, by=MIRA, now=NOW + 4999))
 
     assert the_hold(undone).decision is None
     with pytest.raises(NotAllowed):
-        verbs.undo(run, 1, by=ANN, now=NOW)
+        settling.undo(run, 1, by=ANN, now=NOW)
     with pytest.raises(CannotUndo):
-        verbs.undo(run, 1, by=MIRA, now=NOW + 5000)
+        settling.undo(run, 1, by=MIRA, now=NOW + 5000)
 
 
 def test_without_a_decision_there_is_nothing_to_undo():
     for run in (held("d"), decided(held("d"), 1, APPROVE)):
         with pytest.raises(CannotUndo):
-            verbs.undo(run, 1, by=MIRA, now=NOW)
+            settling.undo(run, 1, by=MIRA, now=NOW)
 
 
 def test_nothing_is_due_too_soon():
     timed = held("d", ruling=TIMED)
     waiting = decided(timed, 1, APPROVE, undo_ms=5000)
 
-    assert verbs.sweep(timed, now=NOW + HOUR - 1) == []
-    assert verbs.sweep(waiting, now=NOW + 4999) == []
-    assert verbs.sweep(held("d"), now=NOW + 1000 * HOUR) == []
+    assert settling.sweep(timed, now=NOW + HOUR - 1) == []
+    assert settling.sweep(waiting, now=NOW + 4999) == []
+    assert settling.sweep(held("d"), now=NOW + 1000 * HOUR) == []
 
 
 def test_a_decision_takes_effect():
     run = decided(held("d"), 1, APPROVE, undo_ms=5000)
 
-    run = commit(run, *verbs.sweep(run, now=NOW + 5000))
+    run = commit(run, *settling.sweep(run, now=NOW + 5000))
 
     assert call(run).state is CallState.APPROVED
 
@@ -412,7 +413,7 @@ def test_a_decision_takes_effect():
 def test_a_rejection_takes_effect_with_its_consequences():
     run = decided(held("d"), 1, Rejected(reason="no"), undo_ms=5000)
 
-    events = verbs.sweep(run, now=NOW + 5000)
+    events = settling.sweep(run, now=NOW + 5000)
 
     assert types(events) == [e.DecisionEffective, e.CallFinished]
     assert outcome(events) == Declined(reason="no", by="mira")
@@ -422,7 +423,7 @@ def test_a_decided_hold_does_not_expire():
     run = held("d", ruling=Require(within_ms=1000))
     run = decided(run, 1, APPROVE, undo_ms=5000, now=NOW + 999)
 
-    assert verbs.sweep(run, now=NOW + 2000) == []
+    assert settling.sweep(run, now=NOW + 2000) == []
 
 
 @pytest.mark.parametrize(
@@ -437,7 +438,7 @@ def test_a_decided_hold_does_not_expire():
 def test_silence_means_what_the_ruling_says(silence: str, final: str, declined: Declined):
     run = held("d", "e", ruling=Require(within_ms=1000, on_silence=silence))
 
-    events = verbs.sweep(run, now=late(run))
+    events = settling.sweep(run, now=late(run))
 
     assert outcome(events) == declined
     assert commit(run, *events).final == final
@@ -446,7 +447,7 @@ def test_silence_means_what_the_ruling_says(silence: str, final: str, declined: 
 def test_silence_may_approve():
     run = held("d", ruling=Require(within_ms=1000, on_silence="approve"))
 
-    run = commit(run, *verbs.sweep(run, now=late(run)))
+    run = commit(run, *settling.sweep(run, now=late(run)))
 
     assert call(run).state is CallState.APPROVED
 
@@ -454,7 +455,7 @@ def test_silence_may_approve():
 def test_when_silence_ends_the_run_the_rest_is_withdrawn():
     run = held("d", "e", ruling=Require(within_ms=1000, on_silence="fail"))
 
-    events = verbs.sweep(run, now=late(run))
+    events = settling.sweep(run, now=late(run))
 
     verdicts = [event.decision.verdict for event in events if isinstance(event, e.HoldSettled)]
     reason = "nobody decided hold_1.1 in time"
@@ -465,7 +466,7 @@ def test_a_rejection_that_ends_the_run_leaves_nothing_to_sweep():
     run = held("d", "e", ruling=Require(within_ms=6000, on_reject="cancel"))
     run = decided(run, 1, Rejected(reason="stop"), undo_ms=5000)
 
-    run = commit(run, *verbs.sweep(run, now=NOW + 6000))
+    run = commit(run, *settling.sweep(run, now=NOW + 6000))
 
     assert run.final == "cancelled"
 
@@ -473,7 +474,7 @@ def test_a_rejection_that_ends_the_run_leaves_nothing_to_sweep():
 def test_a_doubt_that_nobody_looked_into_stays_unknown():
     run = doubted(executing("d"), ruling=Require(within_ms=1000))
 
-    events = verbs.sweep(run, now=late(run))
+    events = settling.sweep(run, now=late(run))
 
     assert outcome(events) == Unknown(reason="nobody looked into it in time")
     assert commit(run, *events).doubts == (("d", "1.0"),)
@@ -482,7 +483,7 @@ def test_a_doubt_that_nobody_looked_into_stays_unknown():
 def test_silence_never_starts_a_call_in_doubt_again():
     run = doubted(executing("d"), ruling=Require(within_ms=1000, on_silence="approve"))
 
-    events = verbs.sweep(run, now=late(run))
+    events = settling.sweep(run, now=late(run))
 
     assert isinstance(outcome(events), Unknown)
 
@@ -491,7 +492,7 @@ def test_a_doubt_in_a_run_that_is_to_end_expires_too():
     run = cancelled(doubted(executing("d"), ruling=Require(within_ms=1000, on_silence="cancel")))
     assert status_of(run) is Status.SUSPENDED
 
-    run = commit(run, *verbs.sweep(run, now=late(run)))
+    run = commit(run, *settling.sweep(run, now=late(run)))
 
     assert run.final == "cancelled"
 
@@ -600,7 +601,7 @@ def test_only_the_attempt_under_way_is_in_doubt():
 def test_cancelling_withdraws_what_is_asked_and_declines_what_has_not_started():
     run = held("d", ready=("r",))
 
-    events = verbs.cancel(run, by=ANN, now=NOW, reason="enough")
+    events = settling.cancel(run, by=ANN, now=NOW, reason="enough")
 
     assert outcome(events, "1.0") == Declined(reason="enough", by="ann")
     assert outcome(events, "1.1") == Declined(reason="enough", by="ann")
@@ -624,18 +625,18 @@ def test_cancelling_waits_for_what_has_started():
 
 
 def test_a_run_may_end_as_failed():
-    run = commit(executing("d"), *verbs.cancel(executing("d"), by=CLOCK, now=NOW, error="broken"))
+    run = commit(executing("d"), *settling.cancel(executing("d"), by=CLOCK, now=NOW, error="broken"))
 
     assert finish(run).final == "failed"
 
 
 def test_cancelling_twice_changes_nothing():
-    assert verbs.cancel(cancelled(executing("d")), by=MIRA, now=NOW) == []
+    assert settling.cancel(cancelled(executing("d")), by=MIRA, now=NOW) == []
 
 
 def test_a_finished_run_cannot_be_cancelled():
     with pytest.raises(RunFinished):
-        verbs.cancel(completed(), by=MIRA, now=NOW)
+        settling.cancel(completed(), by=MIRA, now=NOW)
 
 
 def test_a_doubt_outlives_cancelling():
@@ -643,7 +644,7 @@ def test_a_doubt_outlives_cancelling():
     assert status_of(run) is Status.SUSPENDED
 
     with pytest.raises(WrongVerdict, match="cannot be run again"):
-        verbs.settle(run, 1, APPROVE, by=MIRA, now=NOW)
+        settling.settle(run, 1, APPROVE, by=MIRA, now=NOW)
     assert decided(run, 1, answer(1)).final == "cancelled"
 
 
@@ -651,7 +652,7 @@ def test_a_yes_that_takes_effect_after_cancelling_starts_nothing_and_strands_not
     run = decided(doubted(executing("d")), 1, APPROVE, undo_ms=5000)
     run = cancelled(run)
 
-    events = verbs.sweep(run, now=NOW + 5000)
+    events = settling.sweep(run, now=NOW + 5000)
     run = commit(run, *events)
 
     assert outcome(events) == Declined(reason="the run was to end: enough")
@@ -662,4 +663,4 @@ def test_an_approval_is_what_was_shown_and_nothing_else():
     run = commit(held("d"), *revise(held("d")))
 
     with pytest.raises(WrongVerdict, match="another version"):
-        verbs.settle(run, 1, Approved(args=msgspec.Raw(b"{}")), by=MIRA, now=NOW)
+        settling.settle(run, 1, Approved(args=msgspec.Raw(b"{}")), by=MIRA, now=NOW)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sayso.domain.events import AnyEvent, Event
-from sayso.domain.hold import Decision, Verdict
+from sayso.domain.hold import Ask, Decision, Verdict
 from sayso.domain.run import Run
 from sayso.errors import BadValue, NotUnderstood
 
@@ -82,6 +82,11 @@ def decode_decision(data: bytes) -> Decision:
         return _decision_decoder.decode(data)
     except _BAD as error:
         raise NotUnderstood(f"this decision cannot be read: {error}") from None
+
+
+def encode_ask(ask: Ask) -> bytes:
+    """Encode an ask, for its digest."""
+    return _encoder.encode(ask)
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

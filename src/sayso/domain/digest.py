@@ -58,6 +58,11 @@ def call_digest(
     return _sha256("sayso.call.1", project, run, str(version), tool, tool_version, args)
 
 
+def ask_digest(*, project: str, run: str, call: str, step: int, ask: bytes) -> str:
+    """Name exactly what a call asks of a person, where it is not about the call itself."""
+    return _sha256("sayso.ask.1", project, run, call, str(step), ask)
+
+
 def suspension_digest(*, request_id: str, members: list[str]) -> str:
     """Name everything one suspension asks about."""
     return _sha256("sayso.suspension.1", request_id, *members)

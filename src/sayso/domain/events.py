@@ -3,7 +3,8 @@
 Rule 1: past tense, our own types only; what a provider said travels inside as opaque JSON.
 Rule 2: a tag carries its version and is never given another meaning. A field is never added to a
 tag that has been released, because code that does not know the field must refuse the entry: a new
-shape is a new tag, and `codec.UPCASTS` brings the old one up.
+shape is a new tag, and `codec.UPCASTS` brings the old one up. (Nothing is released before 1.0;
+until then a field with a default may join a tag.)
 Rule 3: every tag has a golden file in `tests/domain/golden/`, and those are only ever added to.
 
 Inside a run, calls and holds go by their short names: a call by `ref` ("2.0": the first call of
@@ -15,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from sayso.domain.call import Call, Outcome
-from sayso.domain.hold import Ask, Decision
+from sayso.domain.hold import Ask, Decision, Then
 from sayso.domain.message import Message
 from sayso.domain.policy import Require
 from sayso.domain.value import Principal, RawOrNone, Value
@@ -49,6 +50,12 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run.started.1"):
     metadata: RawOrNone = None
     key: str = ""
     trace: str = ""
+    parent_hold: int = 0
+    """The parent's hold that this run's end settles."""
+    lineage: tuple[str, ...] = ()
+    """The agents above this run, the root's first: their rules apply here, too."""
+    turns_max: int = 0
+    """What is left of the parent's budget; 0: as many as the agent itself allows."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message.received.1"):
@@ -72,6 +79,46 @@ class TurnTaken(Event, frozen=True, kw_only=True, tag="turn.taken.1"):
     raw: RawOrNone = None
     model: str = ""
     usage: dict[str, int] | None = None
+    resolve: str = "each"
+    """How its holds are decided; see `policy.BATCHES`."""
+    siblings: str = "run"
+    """What its other calls do while one of them is held."""
+
+
+class CommandReceived(Event, frozen=True, kw_only=True, tag="command.received.1"):
+    """Somebody invoked a command on the run: a call that no model asked for."""
+
+    call: Call
+    by: Principal
+    at: int
+    strand: str = MAIN
+    key: str = ""
+
+
+class StrandOpened(Event, frozen=True, kw_only=True, tag="strand.opened.1"):
+    """Another line of thought begins in the run."""
+
+    strand: str
+    parent: str = MAIN
+    text: str = ""
+    """What it is to do. Without it, it waits until something is said to it."""
+    data: RawOrNone = None
+    """What its agent keeps of it: a plan's item, a machine's node and state."""
+
+
+class StrandChanged(Event, frozen=True, kw_only=True, tag="strand.changed.1"):
+    """What the agent keeps of a strand is something else now."""
+
+    strand: str
+    data: msgspec.Raw
+
+
+class StrandClosed(Event, frozen=True, kw_only=True, tag="strand.closed.1"):
+    """A line of thought is over."""
+
+    strand: str
+    result: RawOrNone = None
+    error: str = ""
 
 
 class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
@@ -91,8 +138,12 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     tool_version: str = ""
     """Set if it is not the one the call was asked for with."""
     duplicate_of: str = ""
-    """The call in doubt that this one would repeat."""
+    """The call in doubt that this one would repeat: its ref, or the id of one of another run."""
     trace: str = ""
+    then: Then = "start"
+    together: bool = False
+    step: int = 0
+    """The place in the call's body where it is asked."""
 
 
 class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
@@ -115,6 +166,8 @@ class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):
     hold: int
     version: int
     decision: Decision
+    turns: int = 0
+    """How many turns the run took whose end this is: they count against the budget here."""
 
 
 class DecisionEffective(Event, frozen=True, kw_only=True, tag="decision.effective.1"):
@@ -154,6 +207,57 @@ class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished.1"):
     attempt: int = 0
     why: str = ""
     """How this came to be known, if not from the tool itself: a probe, a person."""
+
+
+class CallContinued(Event, frozen=True, kw_only=True, tag="call.continued.1"):
+    """A worker owns the body from here on; it is given its answers only after this is committed."""
+
+    call: str
+    attempt: int
+    worker: str
+    tick: int
+    timeout_ms: int
+
+
+class StepStarted(Event, frozen=True, kw_only=True, tag="step.started.1"):
+    """A body is about to take a step; it is taken only after this is committed."""
+
+    call: str
+    attempt: int
+    step: int
+    """Its place in the body: steps and asks are counted together, from 1."""
+    name: str
+    digest: str
+    """Of its arguments."""
+    effect: str
+
+
+class StepFinished(Event, frozen=True, kw_only=True, tag="step.finished.1"):
+    """A step has its outcome, and is never taken again."""
+
+    call: str
+    attempt: int
+    step: int
+    outcome: Outcome
+    why: str = ""
+    """How this came to be known, if not from the step itself."""
+
+
+class StepVoided(Event, frozen=True, kw_only=True, tag="step.voided.1"):
+    """A step had no effect, or one that may be repeated: it may be taken again."""
+
+    call: str
+    attempt: int
+    step: int
+    why: str
+
+
+class BodyParked(Event, frozen=True, kw_only=True, tag="body.parked.1"):
+    """Nobody has this body in memory any more; it goes on from the journal."""
+
+    call: str
+    attempt: int
+    why: str
 
 
 class AttemptVoided(Event, frozen=True, kw_only=True, tag="attempt.voided.1"):
@@ -198,6 +302,15 @@ class RunTakenOver(Event, frozen=True, kw_only=True, tag="run.taken_over.1"):
     """Why the worker before is taken for gone: `dead` (proven) or `lease` (not heard of)."""
 
 
+class RunAdopted(Event, frozen=True, kw_only=True, tag="run.adopted.1"):
+    """The run came from another store. What was approved there is asked again here."""
+
+    by: Principal
+    at: int
+    source: str
+    """What it was exported from, and when, as its export says."""
+
+
 class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):
     """Nothing can go on until somebody decides."""
 
@@ -237,18 +350,28 @@ AnyEvent = (
     RunStarted
     | MessageReceived
     | TurnTaken
+    | CommandReceived
+    | StrandOpened
+    | StrandChanged
+    | StrandClosed
     | HoldOpened
     | HoldRevised
     | HoldSettled
     | DecisionEffective
     | DecisionUndone
     | CallStarted
+    | CallContinued
     | CallFinished
+    | StepStarted
+    | StepFinished
+    | StepVoided
+    | BodyParked
     | AttemptVoided
     | CallDoubted
     | LateResult
     | CancelRequested
     | RunTakenOver
+    | RunAdopted
     | RunSuspended
     | RunResumed
     | RunCompleted

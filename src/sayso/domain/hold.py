@@ -10,6 +10,7 @@ import msgspec
 
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.policy import Require
+from sayso.domain.question import Question
 from sayso.domain.value import Principal, RawOrNone, Row, Tagged, Value
 
 
@@ -25,10 +26,54 @@ class InDoubt(Tagged, frozen=True, kw_only=True, tag="in_doubt"):
     why: str
     probe: str = ""
     """What the tool's probe answered, if it has one."""
+    step: int = 0
+    """The step of its body that is in doubt, if it is not the call as a whole."""
 
 
-Ask = Approval | InDoubt
-ASK_KINDS: dict[type, str] = {Approval: "approval", InDoubt: "in_doubt"}
+class SignIn(Tagged, frozen=True, kw_only=True, tag="sign_in"):
+    """Sign in at a provider, so that the call can act for you."""
+
+    provider: str
+    scopes: tuple[str, ...] = ()
+
+
+class Consent(Tagged, frozen=True, kw_only=True, tag="consent"):
+    """Let the call do more at a provider than you have allowed so far."""
+
+    provider: str
+    scopes: tuple[str, ...] = ()
+    """All that is needed, what was allowed before included."""
+
+
+class External(Tagged, frozen=True, kw_only=True, tag="external"):
+    """Something outside has to happen; whatever it gives is the answer."""
+
+    reason: str = ""
+    metadata: RawOrNone = None
+    client: bool = False
+    """Whoever started the run executes the call, and sends what it gave."""
+
+
+class Delegation(Tagged, frozen=True, kw_only=True, tag="delegation"):
+    """Another run is at work on this; its end is the answer."""
+
+    run: str
+    agent: str
+    input: str
+
+
+Ask = Approval | InDoubt | Question | SignIn | Consent | External | Delegation
+ASK_KINDS: dict[type, str] = {
+    Approval: "approval",
+    InDoubt: "in_doubt",
+    Question: "question",
+    SignIn: "sign_in",
+    Consent: "consent",
+    External: "external",
+    Delegation: "delegation",
+}
+Then = Literal["start", "outcome", "continue"]
+"""What a settled hold does for its call: it starts, has its outcome, or its body goes on."""
 
 
 class Approved(Tagged, frozen=True, kw_only=True, tag="approved"):
@@ -47,6 +92,9 @@ class Answered(Tagged, frozen=True, kw_only=True, tag="answered"):
     """This is the answer."""
 
     value: msgspec.Raw
+    """What may be seen of it: the answer itself, or a mask if it is sensitive."""
+    sealed: str = ""
+    """A sensitive answer, encrypted: only the call's own body is given what is inside."""
 
     def result(self) -> Any:
         """Parse the answer."""
@@ -140,7 +188,8 @@ class Hold(Row, frozen=True, kw_only=True):
     n: int
     """Its number in the run; with the run's id it is the hold's id."""
     call: str
-    kind: Literal["approval", "in_doubt"]
+    kind: str
+    """Of its ask; see `ASK_KINDS`."""
     version: int
     digest: str
     suspension: int
@@ -156,6 +205,13 @@ class Hold(Row, frozen=True, kw_only=True):
     on_reject: str = "tell"
     decision: Decision | None = None
     """Decided, and not yet effective."""
+    then: Then = "start"
+    together: bool = False
+    """It is decided with all others of its suspension, or not at all."""
+    step: int = 0
+    """The place in its call's body where it was asked, or the step that is in doubt."""
+    child: str = ""
+    """The run whose end settles it."""
 
     @property
     def status(self) -> HoldStatus:
@@ -171,9 +227,18 @@ def resolve_approvers(ruling: Require, owner: Principal) -> tuple[str, ...]:
     return tuple(mine if who == "owner" else who for who in named)
 
 
-def may_decide(approvers: tuple[str, ...], by: Principal) -> bool:
-    """Tell whether this principal is among the approvers. Only people ever are."""
-    return by.kind == "person" and ("anyone" in approvers or f"user:{by.id}" in approvers)
+def may_decide(approvers: tuple[str, ...], by: Principal, kind: str = "approval") -> bool:
+    """Tell whether this principal is among the approvers. Only people ever are, but for what
+    happens outside: a service may report that.
+    """
+    if by.kind == "person":
+        return "anyone" in approvers or f"user:{by.id}" in approvers
+    return kind == "external" and f"{by.kind}:{by.id}" in approvers
+
+
+def name_approvers(approvers: tuple[str, ...]) -> str:
+    """Name approvers for people to read."""
+    return " or ".join(who.removeprefix("user:") for who in approvers)
 
 
 def hold_id(run: str, n: int) -> str:

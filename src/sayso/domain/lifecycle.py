@@ -1,8 +1,10 @@
-"""The state machine. All of it.
+"""The state machine. All of it: which event is legal when, and what it leads to.
 
 Rule 1: `apply` is the only function that makes a new run from an old one, and it refuses every
-event that the tables below do not allow: a bug elsewhere becomes an error, not a second payment.
-Rule 2: `status_of` is the only place that knows a status; `epilogue` alone announces one.
+event that the tables do not allow: a bug elsewhere becomes an error, not a second payment. What the
+events do is in `apply_calls` and `apply_holds`, and for the rest below.
+Rule 2: `status_of` (in `standing`) is the only place that knows a status; `epilogue` alone
+announces one.
 Rule 3: it knows nothing of why an event is appended; `verbs` does.
 """
 
@@ -13,31 +15,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sayso.domain import apply_calls as calls
+from sayso.domain import apply_holds as holds
 from sayso.domain import events as e
-from sayso.domain.call import CallState, Returned, Unknown
-from sayso.domain.hold import (
-    Approved,
-    Decision,
-    Expired,
-    Hold,
-    InDoubt,
-    Rejected,
-    Verdict,
-    Withdrawn,
-    may_decide,
-)
-from sayso.domain.policy import Require, unenforced
-from sayso.domain.run import (
-    CallRow,
-    Refusal,
-    Run,
-    Status,
-    Strand,
-    with_call,
-    with_hold,
-    with_strand,
-)
-from sayso.domain.value import CLOCK, Principal
+from sayso.domain.call import Call, CallState
+from sayso.domain.policy import BATCHES
+from sayso.domain.run import CallRow, Run, Status, Strand, with_strand
+from sayso.domain.standing import has_open, has_work, status_of, strand_due, stranded
 from sayso.errors import IllegalEvent
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
@@ -51,94 +35,43 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 }
 FINAL = frozenset(status for status, exits in TRANSITIONS.items() if not exits)
 OPEN = frozenset(TRANSITIONS) - FINAL
+_RUNNING = frozenset({Status.RUNNING})
 
 LEGAL: dict[type[e.Event], frozenset[Status]] = {
     e.RunStarted: frozenset(),  # Only as the first entry.
     e.MessageReceived: OPEN,
-    e.TurnTaken: frozenset({Status.RUNNING}),
+    e.TurnTaken: _RUNNING,
+    e.CommandReceived: OPEN,
+    e.StrandOpened: OPEN,
+    e.StrandChanged: OPEN,
+    e.StrandClosed: OPEN,
     e.HoldOpened: OPEN,
     e.HoldRevised: OPEN,
     e.HoldSettled: OPEN,
     e.DecisionEffective: OPEN,
     e.DecisionUndone: OPEN,
-    e.CallStarted: frozenset({Status.RUNNING}),
+    e.CallStarted: _RUNNING,
+    e.CallContinued: _RUNNING,
     e.CallFinished: OPEN,
-    e.AttemptVoided: frozenset({Status.RUNNING}),
-    e.CallDoubted: frozenset({Status.RUNNING}),
+    e.StepStarted: _RUNNING,
+    e.StepFinished: _RUNNING,
+    e.StepVoided: _RUNNING,
+    e.BodyParked: _RUNNING,
+    e.AttemptVoided: _RUNNING,
+    e.CallDoubted: _RUNNING,
     e.LateResult: frozenset(TRANSITIONS),
     e.CancelRequested: OPEN,
-    e.RunTakenOver: frozenset({Status.RUNNING}),
+    e.RunTakenOver: _RUNNING,
+    e.RunAdopted: OPEN,
     e.RunSuspended: frozenset({Status.SUSPENDED}),
-    e.RunResumed: frozenset({Status.RUNNING}),
-    e.RunCompleted: frozenset({Status.RUNNING}),
+    e.RunResumed: _RUNNING,
+    e.RunCompleted: _RUNNING,
     # A run that ends has nothing open, and so is not suspended, even if it was before this append.
-    e.RunFailed: frozenset({Status.RUNNING}),
-    e.RunCancelled: frozenset({Status.RUNNING}),
+    e.RunFailed: _RUNNING,
+    e.RunCancelled: _RUNNING,
     e.EntryRedacted: FINAL,
 }
 """Which event may happen in which status."""
-
-_S = CallState
-CALL_MOVES: dict[type[e.Event], dict[CallState, CallState]] = {
-    e.HoldOpened: {_S.READY: _S.HELD, _S.APPROVED: _S.HELD, _S.DOUBTED: _S.DOUBTED},
-    e.HoldRevised: {_S.HELD: _S.HELD},
-    e.HoldSettled: {_S.HELD: _S.APPROVED, _S.DOUBTED: _S.APPROVED},
-    e.CallStarted: {_S.READY: _S.STARTED, _S.APPROVED: _S.STARTED},
-    e.AttemptVoided: {_S.STARTED: _S.READY},
-    e.CallDoubted: {_S.STARTED: _S.DOUBTED},
-    e.CallFinished: {state: _S.DONE for state in _S if state is not _S.DONE},
-}
-"""Which event moves a call from which state to which. `HoldSettled` moves it only by a yes, and
-`AttemptVoided` takes a call that was approved back to approved.
-"""
-
-_WAITING = (_S.READY, _S.APPROVED)
-
-
-def status_of(run: Run) -> Status:
-    """Compute what the run is doing."""
-    if run.final:
-        return Status(run.final)
-    if run.holds and not has_work(run):
-        return Status.SUSPENDED
-    return Status.RUNNING
-
-
-def has_work(run: Run) -> bool:
-    """Tell whether something is executing, could start, or is due a turn."""
-    return any(
-        strand_due(run, strand) or any(c.state in (_S.STARTED, *_WAITING) for c in strand.calls)
-        for strand in run.strands
-    )
-
-
-def strand_due(run: Run, strand: Strand) -> bool:
-    """Tell whether a strand is due a turn: every call has its outcome and there is news."""
-    if run.ending or any(c.state is not _S.DONE for c in strand.calls):
-        return False
-    return bool(strand.calls) or strand.said > strand.seen
-
-
-def startable(run: Run) -> list[CallRow]:
-    """List the calls that could start now."""
-    return [] if run.ending else run.calls(*_WAITING)
-
-
-def orphans(run: Run, worker: str) -> list[CallRow]:
-    """List the calls that another worker started and has not finished."""
-    return [call for call in run.calls(_S.STARTED) if call.worker != worker]
-
-
-def equal_refusal(run: Run, digest: str) -> Refusal | None:
-    """Find out whether this very call was rejected or expired in this run before."""
-    return next((refusal for refusal in run.refusals if refusal.digest == digest), None)
-
-
-def says_yes(verdict: Verdict) -> bool:
-    """Tell whether a verdict lets the call start."""
-    if isinstance(verdict, Expired):
-        return verdict.silence == "approve"
-    return isinstance(verdict, Approved)
 
 
 def epilogue(run: Run) -> list[e.Event]:
@@ -148,7 +81,8 @@ def epilogue(run: Run) -> list[e.Event]:
             return [e.RunFailed(error=run.ending_why)]
         return [e.RunCancelled(reason=run.ending_why)]
     status = status_of(run)
-    if (status is Status.RUNNING and not has_work(run)) or _stranded(run):
+    # With an open hold it would be suspended.
+    if (status is Status.RUNNING and not run.holds and not has_work(run)) or stranded(run):
         raise IllegalEvent("this would leave the run with something that can never go on")
     if status is run.told:
         return []
@@ -163,9 +97,11 @@ def apply(run: Run | None, event: e.Event) -> Run:
         return _started(event)
     if run is None:
         raise IllegalEvent(f"{type(event).__name__} cannot be the first entry of a run")
-    if status_of(run) not in LEGAL[type(event)]:
-        raise IllegalEvent(f"{type(event).__name__} is not legal while {status_of(run)}")
-    return _APPLY[type(event)](replace(run, seq=run.seq + 1), event)
+    kind = type(event)
+    status = status_of(run)
+    if status not in LEGAL[kind]:
+        raise IllegalEvent(f"{kind.__name__} is not legal while {status}")
+    return _APPLY[kind](replace(run, seq=run.seq + 1), event)
 
 
 def apply_all(run: Run | None, events: Iterable[e.Event]) -> Run:
@@ -175,13 +111,6 @@ def apply_all(run: Run | None, events: Iterable[e.Event]) -> Run:
     if run is None:
         raise IllegalEvent("a run without entries is no run")
     return run
-
-
-def _stranded(run: Run) -> bool:
-    # A call that waits and asks nobody, or that may start in a run where nothing starts any more.
-    asking = {hold.call for hold in run.holds}
-    waiting = run.calls(_S.HELD, _S.DOUBTED)
-    return any(c.ref not in asking for c in waiting) or bool(run.ending and run.calls(*_WAITING))
 
 
 def _started(event: e.RunStarted) -> Run:
@@ -198,6 +127,11 @@ def _started(event: e.RunStarted) -> Run:
         thread=event.thread,
         previous=event.previous,
         root=event.root,
+        turns_max=event.turns_max,
+        parent=event.parent,
+        parent_call=event.parent_call,
+        parent_hold=event.parent_hold,
+        lineage=event.lineage,
     )
 
 
@@ -214,199 +148,54 @@ def _turn(run: Run, event: e.TurnTaken) -> Run:
         raise IllegalEvent("a turn has seen what the one before has, and nothing after itself")
     if any(c.ref != f"{event.turn}.{index}" for index, c in enumerate(event.calls)):
         raise IllegalEvent("a call goes by its turn and its place in it")
-    rows = tuple(
-        CallRow(ref=c.ref, tool=c.tool, digest=c.digest, entry=run.seq, state=_S.READY)
-        for c in event.calls
+    if (event.resolve, event.siblings) not in BATCHES:
+        raise IllegalEvent(f"{event.resolve!r} with {event.siblings!r} is no way to decide a turn")
+    after = replace(
+        strand,
+        turn=event.turn,
+        seen=event.seen,
+        calls=tuple(_ready(run, call) for call in event.calls),
+        resolve=event.resolve,
+        siblings=event.siblings,
     )
-    after = replace(strand, turn=event.turn, seen=event.seen, calls=rows)
     return replace(with_strand(run, after), turns=event.turn)
 
 
-def _hold_opened(run: Run, event: e.HoldOpened) -> Run:
-    row = _move(run, event.call, event)
-    doubt = isinstance(event.ask, InDoubt)
-    if event.hold != run.holds_opened + 1:
-        raise IllegalEvent(f"hold {event.hold} is not the next one")
-    # A tool that was upgraded while its call waited is asked about again, under a new digest.
-    anew = event.version == row.version + 1
-    if not anew and (event.version, event.digest) != (row.version, row.digest):
-        raise IllegalEvent(f"hold {event.hold} is not about the call {event.call} as it is")
-    if doubt != (row.state is _S.DOUBTED):
-        raise IllegalEvent("only a call in doubt is asked about as one")
-    if doubt and event.ruling.on_silence == "approve":
-        raise IllegalEvent("silence never lets a call in doubt start again")
-    if run.ending and not doubt:
-        raise IllegalEvent("nobody is asked for leave in a run that is to end")
-    if any(hold.call == row.ref for hold in run.holds):
-        raise IllegalEvent(f"the call {row.ref} has an open hold")
-    _check_suspension(run, event)
-    _check_ruling(event.ruling)
-    hold = Hold(
-        n=event.hold,
-        call=event.call,
-        kind="in_doubt" if doubt else "approval",
-        version=event.version,
-        digest=event.digest,
-        suspension=event.suspension,
-        approvers=event.approvers,
-        deadline=event.deadline,
-        on_silence=event.ruling.on_silence,
-        entry=run.seq,
-        opened_at=event.at,
-        editable=event.ruling.editable and not doubt,
-        on_reject=event.ruling.on_reject,
-    )
-    row = replace(row, approved=False, version=event.version, digest=event.digest)
-    return replace(
-        with_call(run, row),
-        holds=(*run.holds, hold),
-        holds_opened=event.hold,
-        suspensions=event.suspension,
-    )
+def _command(run: Run, event: e.CommandReceived) -> Run:
+    _strand(run, event.strand)
+    if run.ending:
+        raise IllegalEvent("nothing starts in a run that is to end")
+    if event.call.ref != f"c{run.commanded + 1}":
+        raise IllegalEvent(f"{event.call.ref} is not the next command")
+    commands = (*run.commands, _ready(run, event.call))
+    return replace(run, commands=commands, commanded=run.commanded + 1)
 
 
-def _check_suspension(run: Run, event: e.HoldOpened) -> None:
-    # One append opens it, so its members follow each other in the journal.
-    joins = bool(run.holds) and run.holds[-1].entry == run.seq - 1
-    if event.suspension not in ({run.suspensions + 1} | ({run.suspensions} if joins else set())):
-        raise IllegalEvent("a suspension never grows")
+def _strand_opened(run: Run, event: e.StrandOpened) -> Run:
+    _strand(run, event.parent)
+    if run.ending:
+        raise IllegalEvent("nothing starts in a run that is to end")
+    if not event.strand.endswith(f".{run.strands_opened + 1}"):
+        raise IllegalEvent(f"{event.strand!r} is not the name of strand {run.strands_opened + 1}")
+    strand = Strand(name=event.strand, said=run.seq if event.text else 0, parent=event.parent)
+    strands = (*run.strands, strand)
+    return replace(run, strands=strands, strands_opened=run.strands_opened + 1)
 
 
-def _check_ruling(ruling: Require) -> None:
-    if demand := unenforced(ruling):
-        raise IllegalEvent(f"a hold cannot demand {demand}: one decision would settle it")
-
-
-def _check_decider(hold: Hold, by: Principal, at: int) -> None:
-    if not may_decide(hold.approvers, by):
-        raise IllegalEvent(f"{by} may not decide hold {hold.n}")
-    if hold.deadline is not None and at >= hold.deadline:
-        raise IllegalEvent(f"hold {hold.n} is past its deadline")
-
-
-def _hold_revised(run: Run, event: e.HoldRevised) -> Run:
-    hold = _open_hold(run, event.hold)
-    _check_decider(hold, event.by, event.at)
-    _check_ruling(event.ruling)
-    if event.version != hold.version + 1 or not hold.editable:
-        raise IllegalEvent(f"hold {hold.n} cannot become version {event.version}")
-    if hold.deadline is not None and (event.deadline is None or event.deadline > hold.deadline):
-        raise IllegalEvent("an edit never buys time")
-    row = _move(run, hold.call, event)
-    row = replace(row, version=event.version, digest=event.digest, entry=run.seq)
-    hold = replace(
-        hold,
-        version=event.version,
-        digest=event.digest,
-        revised=run.seq,
-        approvers=event.approvers,
-        deadline=event.deadline,
-        on_silence=event.ruling.on_silence,
-        on_reject=event.ruling.on_reject,
-        editable=event.ruling.editable,
-    )
-    return with_hold(with_call(run, row), hold)
-
-
-def _hold_settled(run: Run, event: e.HoldSettled) -> Run:
-    hold = run.hold(event.hold)
-    decision = event.decision
-    withdrawn = isinstance(decision.verdict, Withdrawn)
-    if hold is None or (hold.decision is not None and not withdrawn):
-        raise IllegalEvent(f"hold {event.hold} is not open")
-    if event.version != hold.version or decision.digest != hold.digest:
-        raise IllegalEvent("a decision binds the version and digest that were shown")
-    _check_verdict(hold, decision)
-    if decision.effective_at > decision.at:
-        return with_hold(run, replace(hold, decision=decision))
-    return _effective(run, hold, decision, event)
-
-
-def _check_verdict(hold: Hold, decision: Decision) -> None:
-    match decision.verdict:
-        case Withdrawn():
-            if hold.kind == "in_doubt":
-                raise IllegalEvent("whether a call in doubt happened cannot be withdrawn")
-        case Expired(silence=silence):
-            if decision.by != CLOCK or hold.deadline is None or decision.at < hold.deadline:
-                raise IllegalEvent("expiry is nobody's decision, and not before the deadline")
-            if silence != hold.on_silence:
-                raise IllegalEvent(f"silence means {hold.on_silence!r} here, not {silence!r}")
-        case verdict:
-            _check_decider(hold, decision.by, decision.at)
-            if isinstance(verdict, Approved) and verdict.args is not None:
-                raise IllegalEvent("other arguments are another version, to be decided as one")
-
-
-def _decision_effective(run: Run, event: e.DecisionEffective) -> Run:
-    hold = run.hold(event.hold)
-    if hold is None or hold.decision is None:
-        raise IllegalEvent(f"hold {event.hold} has no decision that waits to take effect")
-    settled = e.HoldSettled(hold=hold.n, version=hold.version, decision=hold.decision)
-    return _effective(run, hold, hold.decision, settled)
-
-
-def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -> Run:
-    run = replace(run, holds=tuple(other for other in run.holds if other.n != hold.n))
-    if says_yes(decision.verdict):
-        return with_call(run, replace(_move(run, hold.call, event), approved=True))
-    refused = isinstance(decision.verdict, Rejected | Expired)
-    if hold.kind == "approval" and refused and hold.version == 1:
-        before = equal_refusal(run, hold.digest)
-        others = tuple(r for r in run.refusals if r.digest != hold.digest)
-        times = before.times + 1 if before else 1
-        refusal = Refusal(digest=hold.digest, hold=hold.n, times=times)
-        run = replace(run, refusals=(*others, refusal))
+def _strand_changed(run: Run, event: e.StrandChanged) -> Run:
+    _strand(run, event.strand)
     return run
 
 
-def _decision_undone(run: Run, event: e.DecisionUndone) -> Run:
-    hold = run.hold(event.hold)
-    if hold is None or hold.decision is None:
-        raise IllegalEvent(f"hold {event.hold} has no decision to undo")
-    if event.by != hold.decision.by or event.at >= hold.decision.effective_at:
-        raise IllegalEvent("a decision is undone by whoever made it, before it is effective")
-    return with_hold(run, replace(hold, decision=None))
-
-
-def _call_started(run: Run, event: e.CallStarted) -> Run:
-    row = _move(run, event.call, event)
-    if run.ending:
-        raise IllegalEvent("nothing starts in a run that is to end")
-    if event.digest != row.digest or event.attempt != row.attempt + 1:
-        raise IllegalEvent(f"attempt {event.attempt} of {event.call} is not what may start")
-    row = replace(
-        row,
-        attempt=event.attempt,
-        worker=event.worker,
-        tick=event.tick,
-        timeout_ms=event.timeout_ms,
-    )
-    return with_call(run, row)
-
-
-def _call_finished(run: Run, event: e.CallFinished) -> Run:
-    before = run.call(event.call)
-    row = _move(run, event.call, event)
-    assert before is not None  # `_move` has found it.
-    started = before.state in (_S.STARTED, _S.DOUBTED)
-    if (event.attempt != row.attempt) if started else event.attempt:
-        raise IllegalEvent(f"this outcome is not of attempt {row.attempt}")
-    if any(hold.call == row.ref for hold in run.holds):
-        raise IllegalEvent("a call with an open hold has no outcome yet")
-    doubted = before.state is _S.DOUBTED and not isinstance(event.outcome, Returned)
-    if doubted or isinstance(event.outcome, Unknown):
-        run = replace(run, doubts=(*run.doubts, (row.digest, row.ref)))
-    return with_call(run, row)
-
-
-def _attempt_voided(run: Run, event: e.AttemptVoided) -> Run:
-    row = _of_attempt(_move(run, event.call, event), event.attempt)
-    return with_call(run, replace(row, state=_S.APPROVED if row.approved else _S.READY))
-
-
-def _call_doubted(run: Run, event: e.CallDoubted) -> Run:
-    return with_call(run, _of_attempt(_move(run, event.call, event), event.attempt))
+def _strand_closed(run: Run, event: e.StrandClosed) -> Run:
+    strand = _strand(run, event.strand)
+    if not strand.parent:
+        raise IllegalEvent("the strand that a run begins with ends with the run")
+    if any(call.state is not CallState.DONE for call in strand.calls):
+        raise IllegalEvent(f"{event.strand!r} has a call without an outcome")
+    if any(other.parent == strand.name for other in run.strands):
+        raise IllegalEvent(f"{event.strand!r} has strands below it")
+    return replace(run, strands=tuple(s for s in run.strands if s.name != strand.name))
 
 
 def _cancel_requested(run: Run, event: e.CancelRequested) -> Run:
@@ -425,20 +214,16 @@ def _announced(run: Run, event: e.RunSuspended | e.RunResumed) -> Run:
 
 def _completed(run: Run, event: e.RunCompleted) -> Run:
     del event
-    if run.ending or _has_open(run):
+    if run.ending or has_open(run):
         raise IllegalEvent("a run with something open is not complete")
     return replace(run, final=Status.COMPLETED.value, told=Status.COMPLETED)
 
 
 def _ended(run: Run, event: e.RunFailed | e.RunCancelled) -> Run:
     status = Status.FAILED if isinstance(event, e.RunFailed) else Status.CANCELLED
-    if run.ending != status.value or _has_open(run):
+    if run.ending != status.value or has_open(run):
         raise IllegalEvent("a run ends as it was to, once all it has started is over")
     return replace(run, final=status.value, told=status)
-
-
-def _has_open(run: Run) -> bool:
-    return bool(run.holds) or has_work(run) or _stranded(run)
 
 
 def _unchanged(run: Run, event: e.Event) -> Run:
@@ -449,18 +234,28 @@ def _unchanged(run: Run, event: e.Event) -> Run:
 _APPLY: dict[type[e.Event], Callable[[Run, Any], Run]] = {
     e.MessageReceived: _message,
     e.TurnTaken: _turn,
-    e.HoldOpened: _hold_opened,
-    e.HoldRevised: _hold_revised,
-    e.HoldSettled: _hold_settled,
-    e.DecisionEffective: _decision_effective,
-    e.DecisionUndone: _decision_undone,
-    e.CallStarted: _call_started,
-    e.CallFinished: _call_finished,
-    e.AttemptVoided: _attempt_voided,
-    e.CallDoubted: _call_doubted,
+    e.CommandReceived: _command,
+    e.StrandOpened: _strand_opened,
+    e.StrandChanged: _strand_changed,
+    e.StrandClosed: _strand_closed,
+    e.HoldOpened: holds.hold_opened,
+    e.HoldRevised: holds.hold_revised,
+    e.HoldSettled: holds.hold_settled,
+    e.DecisionEffective: holds.decision_effective,
+    e.DecisionUndone: holds.decision_undone,
+    e.CallStarted: calls.call_started,
+    e.CallContinued: calls.call_continued,
+    e.CallFinished: calls.call_finished,
+    e.StepStarted: calls.step_started,
+    e.StepFinished: calls.step_finished,
+    e.StepVoided: calls.step_voided,
+    e.BodyParked: calls.body_parked,
+    e.AttemptVoided: calls.attempt_voided,
+    e.CallDoubted: calls.call_doubted,
     e.LateResult: _unchanged,
     e.CancelRequested: _cancel_requested,
     e.RunTakenOver: _unchanged,
+    e.RunAdopted: _unchanged,
     e.RunSuspended: _announced,
     e.RunResumed: _announced,
     e.RunCompleted: _completed,
@@ -477,23 +272,7 @@ def _strand(run: Run, name: str) -> Strand:
     return strand
 
 
-def _move(run: Run, ref: str, event: e.Event) -> CallRow:
-    row = run.call(ref)
-    state = row and CALL_MOVES[type(event)].get(row.state)
-    if row is None or state is None:
-        where = f"while {row.state}" if row else "of a turn that is over"
-        raise IllegalEvent(f"{type(event).__name__} is not legal for the call {ref} {where}")
-    return replace(row, state=state)
-
-
-def _open_hold(run: Run, n: int) -> Hold:
-    hold = run.hold(n)
-    if hold is None or hold.decision is not None:
-        raise IllegalEvent(f"hold {n} is not open")
-    return hold
-
-
-def _of_attempt(row: CallRow, attempt: int) -> CallRow:
-    if row.attempt != attempt:
-        raise IllegalEvent(f"attempt {attempt} is not the one under way")
-    return row
+def _ready(run: Run, call: Call) -> CallRow:
+    return CallRow(
+        ref=call.ref, tool=call.tool, digest=call.digest, entry=run.seq, state=CallState.READY
+    )

@@ -26,6 +26,19 @@ _RISK_ORDER: dict[str, int] = {risk: order for order, risk in enumerate(RISKS)}
 HIGH = frozenset({"high", "critical"})
 YEARS_MAX_MS = 100 * 366 * 86_400_000
 
+BATCHES = frozenset(
+    {
+        ("each", "run"),
+        ("each", "halt"),
+        ("each", "hold"),
+        ("each", "in_order"),
+        ("together", "run"),
+        ("together", "hold"),
+        ("latest", "run"),
+    }
+)
+"""How the calls of one turn are decided, and what the others do meanwhile; nothing else works."""
+
 owner = "owner"
 """The approver who started the root run. The default."""
 anyone = "anyone"
@@ -69,6 +82,9 @@ class Require(Tagged, frozen=True, kw_only=True, tag="require"):
     on_reject: str = "tell"
     rule: str = ""
     """Which rule asked for this."""
+    resolve: str = ""
+    """How the calls of its turn are to be decided; empty: as the agent says."""
+    siblings: str = ""
 
 
 Ruling = Proceed | Require | Forbid
@@ -87,7 +103,7 @@ def require(
     rule: str = "",
 ) -> Require:
     """Make a `Require`, refusing what could not work."""
-    who = () if approvers is None else tuple(approvers)
+    who = _named(approvers)
     if approvers is not None and not who:
         raise BadPolicy("a ruling needs at least one approver: nobody could ever say so")
     for one in who:
@@ -115,6 +131,17 @@ def require(
         on_reject=on_reject,
         rule=rule,
     )
+
+
+def _named(approvers: Iterable[str] | None) -> tuple[str, ...]:
+    if isinstance(approvers, str):
+        return (approvers,)  # One approver, who need not be put in a list.
+    try:
+        return () if approvers is None else tuple(approvers)
+    except TypeError:
+        raise BadPolicy(
+            f"{approvers!r} are not approvers: use a list of owner, anyone or user('name')"
+        ) from None
 
 
 class CallFacts(Value, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
-FOLD = 1
+FOLD = 2
 """The number of this shape. A row with another number is folded anew from its journal."""
 
 
@@ -44,6 +44,12 @@ class CallRow(Row, frozen=True, kw_only=True):
     timeout_ms: int = 0
     approved: bool = False
     """Whether a person's approval stands behind it, for an attempt after the first."""
+    voids: int = 0
+    """How many attempts came to nothing."""
+    step: int = 0
+    """How many steps and asks its body has come to."""
+    stepping: bool = False
+    """Whether the last of them is a step without an outcome."""
 
 
 class Strand(Row, frozen=True, kw_only=True):
@@ -56,6 +62,9 @@ class Strand(Row, frozen=True, kw_only=True):
     seen: int = 0
     """The last entry its model was shown."""
     calls: tuple[CallRow, ...] = ()
+    resolve: str = "each"
+    siblings: str = "run"
+    parent: str = ""
 
 
 class Refusal(Row, frozen=True, kw_only=True):
@@ -93,26 +102,64 @@ class Run(Row, frozen=True, kw_only=True):
     refusals: tuple[Refusal, ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
     """Digest and ref of every call whose outcome nobody knows."""
+    commands: tuple[CallRow, ...] = ()
+    """Calls that people asked for, and that have no outcome yet."""
+    commanded: int = 0
+    """How many commands the run was given."""
+    strands_opened: int = 1
+    spent: int = 0
+    """How many turns its children took."""
+    turns_max: int = 0
+    parent: str = ""
+    parent_call: str = ""
+    parent_hold: int = 0
+    lineage: tuple[str, ...] = ()
 
     def strand(self, name: str) -> Strand | None:
         """Find a strand."""
-        return next((strand for strand in self.strands if strand.name == name), None)
+        for strand in self.strands:
+            if strand.name == name:
+                return strand
+        return None
 
     def call(self, ref: str) -> CallRow | None:
-        """Find a call of an open turn."""
-        return next((c for strand in self.strands for c in strand.calls if c.ref == ref), None)
+        """Find a call of an open turn, or an open command."""
+        for strand in self.strands:
+            for call in strand.calls:
+                if call.ref == ref:
+                    return call
+        for call in self.commands:
+            if call.ref == ref:
+                return call
+        return None
 
     def calls(self, *states: CallState) -> list[CallRow]:
-        """All calls of open turns in one of these states."""
-        return [c for strand in self.strands for c in strand.calls if c.state in states]
+        """All calls of open turns, and all open commands, in one of these states."""
+        found = [c for strand in self.strands for c in strand.calls if c.state in states]
+        return found + [c for c in self.commands if c.state in states] if self.commands else found
+
+    def strand_of(self, ref: str) -> Strand | None:
+        """Find the strand whose open turn asked for a call; None for a command."""
+        return next((s for s in self.strands if any(c.ref == ref for c in s.calls)), None)
+
+    def holds_of(self, ref: str) -> list[Hold]:
+        """All open holds of a call."""
+        return [hold for hold in self.holds if hold.call == ref]
 
     def hold(self, n: int) -> Hold | None:
         """Find an open hold."""
-        return next((hold for hold in self.holds if hold.n == n), None)
+        for hold in self.holds:
+            if hold.n == n:
+                return hold
+        return None
 
     @property
     def due_at(self) -> int | None:
         """When the sweeper must look at it: a deadline, or a decision becoming effective."""
+        if not self.holds:
+            return None
+        if self.ending and any(hold.child for hold in self.holds):
+            return 0  # Its children are to end as well.
         times = [
             hold.deadline if hold.decision is None else hold.decision.effective_at
             for hold in self.holds
@@ -122,13 +169,18 @@ class Run(Row, frozen=True, kw_only=True):
 
 def with_strand(run: Run, strand: Strand) -> Run:
     """Copy a run with this strand in place of the one of its name."""
-    strands = tuple(strand if other.name == strand.name else other for other in run.strands)
-    return replace(run, strands=strands)
+    strands = [strand if other.name == strand.name else other for other in run.strands]
+    return replace(run, strands=tuple(strands))
 
 
 def with_call(run: Run, row: CallRow) -> Run:
     """Copy a run with this call in place of the one of its ref."""
-    strand = next(s for s in run.strands if any(c.ref == row.ref for c in s.calls))
+    strand = run.strand_of(row.ref)
+    if strand is None:
+        # A command that has its outcome is over; no turn waits for it.
+        commands = tuple(row if other.ref == row.ref else other for other in run.commands)
+        open_ones = tuple(c for c in commands if c.state is not CallState.DONE)
+        return replace(run, commands=open_ones)
     calls = tuple(row if other.ref == row.ref else other for other in strand.calls)
     return with_strand(run, replace(strand, calls=calls))
 

@@ -5,20 +5,57 @@ What a model is shown, and what a tool is called with, comes from here and nowhe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
-from sayso.domain.hold import Decision
+from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.run import Run
+from sayso.domain.value import Principal
 from sayso.errors import NotUnderstood
 
 ERASED = "[erased]"
 """What stands for a message whose entry was redacted."""
 
 
+class Place:
+    """What the body of a call came to at one place: a step it took, or what it asked there."""
+
+    def __init__(self, name: str = "", digest: str = "", effect: str = "") -> None:
+        self.name = name
+        self.digest = digest
+        self.effect = effect
+        self.outcome: Outcome | None = None
+        """What the step gave; None if it has no outcome, or this is not a step."""
+        self.asks: dict[int, Ask] = {}
+        """What was asked there, by the number of the hold."""
+        self.decisions: dict[int, Decision] = {}
+
+
+class StrandLog:
+    """What was said and done on one strand."""
+
+    def __init__(self, parent: str = "", data: bytes | None = None) -> None:
+        self.parent = parent
+        self.data = data
+        """What the agent keeps of it."""
+        self.closed = False
+        self.result: bytes | None = None
+        self.error = ""
+        self.said: list[tuple[int, UserMessage]] = []
+        self.turns: list[e.TurnTaken] = []
+
+
 class Transcript:
     """Everything that was said and done in a run up to some entry."""
 
-    def __init__(self, run_id: str, before: tuple[Message, ...] = ()) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        before: tuple[Message, ...] = (),
+        doubts: Mapping[tuple[str, bytes], str] | None = None,
+    ) -> None:
         self.run_id = run_id
         self.seq = 0
         """The last entry folded in."""
@@ -26,17 +63,23 @@ class Transcript:
         self.error: str = ""
         self.late: list[e.LateResult] = []
         self.calls: dict[str, Call] = {}
+        self.commands: dict[str, tuple[Principal, str]] = {}
+        """Who invoked each command, and on which strand."""
         self.args: dict[str, bytes] = {}
         """What each call is, or would be, executed with: as edited, if it was."""
         self.tool_versions: dict[str, str] = {}
         """The version of its tool that each call was last asked for, or asked about, with."""
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
-        """What people decided on each call last."""
+        """What people last decided on whether each call may start."""
+        self.approvers: dict[str, tuple[str, ...]] = {}
+        """Who could decide on each call that was held, when it was last asked about."""
+        self.places: dict[str, list[Place]] = {}
+        """What the body of each call came to, in its order."""
+        self.strands: dict[str, StrandLog] = {e.MAIN: StrandLog()}
         self._before = before
-        self._holds: dict[int, str] = {}
-        self._said: list[tuple[int, UserMessage]] = []
-        self._turns: list[e.TurnTaken] = []
+        self._doubts = doubts or {}
+        self._holds: dict[int, e.HoldOpened] = {}
 
     def add(self, seq: int, event: e.AnyEvent | None) -> None:
         """Fold in the next entry; None is one that was redacted."""
@@ -46,25 +89,22 @@ class Transcript:
         match event:
             case e.RunStarted():
                 self._before = (*self._before, *event.history)
-                self._said.append((seq, UserMessage(text=event.input, by=str(event.by))))
+                self._say(e.MAIN, seq, UserMessage(text=event.input, by=str(event.by)))
             case e.MessageReceived():
-                self._said.append((seq, UserMessage(text=event.text, by=str(event.by))))
+                self._say(event.strand, seq, UserMessage(text=event.text, by=str(event.by)))
             case e.TurnTaken():
-                self._turns.append(event)
+                self.strands[event.strand].turns.append(event)
                 for call in event.calls:
-                    self.calls[call.ref] = call
-                    self.args[call.ref] = bytes(call.args)
-                    self.tool_versions[call.ref] = call.tool_version
-            case e.HoldOpened():
-                self._holds[event.hold] = event.call
-                if event.tool_version:
-                    self.tool_versions[event.call] = event.tool_version
-            case e.HoldRevised():
-                self.args[self._ref(event.hold)] = bytes(event.args)
-            case e.HoldSettled():
-                self.decisions[self._ref(event.hold)] = event.decision
-            case e.DecisionUndone():
-                self.decisions.pop(self._ref(event.hold), None)
+                    self._ask_for(call)
+            case e.CommandReceived():
+                self.commands[event.call.ref] = (event.by, event.strand)
+                self._ask_for(event.call)
+            case e.StrandOpened() | e.StrandChanged() | e.StrandClosed():
+                self._strand(seq, event)
+            case e.StepStarted() | e.StepFinished() | e.StepVoided():
+                self._step(event)
+            case e.HoldOpened() | e.HoldRevised() | e.HoldSettled() | e.DecisionUndone():
+                self._hold(event)
             case e.CallFinished():
                 self.outcomes[event.call] = event.outcome
             case e.LateResult():
@@ -74,16 +114,17 @@ class Transcript:
             case e.RunFailed():
                 self.error = event.error
             case None if seq == 1:
-                self._said.append((seq, UserMessage(text=ERASED)))
+                self._say(e.MAIN, seq, UserMessage(text=ERASED))
             case _:
                 pass
 
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self, strand: str = e.MAIN) -> tuple[Message, ...]:
         """List the conversation as a model must see it: each turn, then its outcomes."""
-        found: list[Message] = list(self._before)
-        said = iter(self._said)
+        log = self.strands[strand]
+        found: list[Message] = list(self._before) if strand == e.MAIN else []
+        said = iter(log.said)
         waiting = next(said, None)
-        for turn in self._turns:
+        for turn in log.turns:
             while waiting is not None and waiting[0] <= turn.seen:
                 found.append(waiting[1])
                 waiting = next(said, None)
@@ -98,9 +139,81 @@ class Transcript:
             waiting = next(said, None)
         return tuple(found)
 
-    def _ref(self, hold: int) -> str:
-        # The entry that opened the hold may be redacted.
-        return self._holds.get(hold, "")
+    def doubted(self, run: Run) -> dict[tuple[str, bytes], str]:
+        """Give the calls whose outcome nobody knows, by tool and arguments: their refs, and for
+        those of earlier runs of the thread their ids. What was redacted cannot be compared.
+        """
+        mine = {
+            (self.calls[ref].tool, self.args[ref]): ref
+            for _, ref in run.doubts
+            if ref in self.calls
+        }
+        return {**self._doubts, **mine}
+
+    def _say(self, strand: str, seq: int, message: UserMessage) -> None:
+        self.strands[strand].said.append((seq, message))
+
+    def _ask_for(self, call: Call) -> None:
+        self.calls[call.ref] = call
+        self.args[call.ref] = bytes(call.args)
+        self.tool_versions[call.ref] = call.tool_version
+
+    def _strand(self, seq: int, event: e.StrandOpened | e.StrandChanged | e.StrandClosed) -> None:
+        match event:
+            case e.StrandOpened(data=data):
+                log = StrandLog(event.parent, None if data is None else bytes(data))
+                self.strands[event.strand] = log
+                if event.text:
+                    self._say(event.strand, seq, UserMessage(text=event.text))
+            case e.StrandChanged():
+                self._log(event.strand).data = bytes(event.data)
+            case e.StrandClosed(result=result):
+                log = self._log(event.strand)
+                log.closed, log.error = True, event.error
+                log.result = None if result is None else bytes(result)
+
+    def _step(self, event: e.StepStarted | e.StepFinished | e.StepVoided) -> None:
+        places = self.places.setdefault(event.call, [])
+        match event:
+            case e.StepStarted():
+                places.append(Place(event.name, event.digest, event.effect))
+            case e.StepFinished():
+                places[-1].outcome = event.outcome
+            case e.StepVoided():
+                places.pop()
+
+    def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionUndone) -> None:
+        if isinstance(event, e.HoldOpened):
+            self._holds[event.hold] = event
+            if event.tool_version:
+                self.tool_versions[event.call] = event.tool_version
+            if event.then == "start":
+                self.approvers[event.call] = event.approvers
+            elif event.then == "continue":
+                places = self.places.setdefault(event.call, [])
+                if len(places) < event.step:
+                    places.append(Place())
+                places[-1].asks[event.hold] = event.ask
+            return
+        opened = self._holds.get(event.hold)
+        if opened is None:
+            return  # The entry that opened it was redacted.
+        match event:
+            case e.HoldRevised():
+                self.args[opened.call] = bytes(event.args)
+                self.approvers[opened.call] = event.approvers
+            case e.HoldSettled() if opened.then == "continue":
+                self.places[opened.call][opened.step - 1].decisions[event.hold] = event.decision
+            case e.HoldSettled() if isinstance(opened.ask, Approval | InDoubt):
+                self.decisions[opened.call] = event.decision
+            case e.DecisionUndone():
+                self.decisions.pop(opened.call, None)
+            case _:
+                pass
+
+    def _log(self, strand: str) -> StrandLog:
+        # The entry that opened it may be redacted.
+        return self.strands.setdefault(strand, StrandLog())
 
     def _tool_message(self, call: Call) -> ToolMessage:
         args = self.args[call.ref]

@@ -53,6 +53,10 @@ CLOCK = Principal(kind="clock", id="clock")
 """Nobody: what happens because time has passed."""
 
 
+SAYSO = Principal(kind="service", id="sayso")
+"""Who speaks when the engine itself has something to say."""
+
+
 def person(by: str | Principal) -> Principal:
     """Read `by` as a principal: a bare id is a person's."""
     return Principal(id=by) if isinstance(by, str) else by

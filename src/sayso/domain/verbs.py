@@ -3,6 +3,8 @@
 Rule 1: a verb changes nothing, and is run again on the reloaded run when its append was stale. It
 raises `Refused` if what was asked cannot be, and returns nothing if it is no longer wanted.
 Rule 2: time, ids and randomness come in as arguments.
+
+What people decide is in `settling`, what the bodies of calls do is in `bodies`.
 """
 
 from __future__ import annotations
@@ -12,46 +14,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from sayso.domain import events as e
-from sayso.domain.call import CallState, Declined, Outcome, Returned, Unknown
-from sayso.domain.hold import (
-    VERDICT_WORDS,
-    Answered,
-    Approval,
-    Approved,
-    Ask,
-    Decision,
-    Errored,
-    Expired,
-    Hold,
-    InDoubt,
-    Rejected,
-    Verdict,
-    Withdrawn,
-    hold_id,
-    may_decide,
-    resolve_approvers,
-)
-from sayso.domain.lifecycle import FINAL, apply_all, says_yes, status_of, strand_due
+from sayso.domain.call import Call, CallState, Declined, Outcome
+from sayso.domain.hold import Approval, Ask, InDoubt, Then, hold_id, resolve_approvers
+from sayso.domain.lifecycle import FINAL
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run, Status
-from sayso.domain.value import CLOCK, Principal, Value
-from sayso.errors import (
-    AlreadyDecided,
-    CannotUndo,
-    HoldExpired,
-    NotAllowed,
-    NotWhatWasShown,
-    RunFinished,
-    RunWaiting,
-    UnknownHold,
-    WrongVerdict,
-)
-
-_FITS: dict[str, tuple[type[Verdict], ...]] = {
-    "approval": (Approved, Rejected),
-    "in_doubt": (Approved, Rejected, Answered, Errored),
-}
-"""Which verdicts of a person answer which kind of ask."""
+from sayso.domain.settling import Draft, decidable, declined_by_end, withdraw
+from sayso.domain.standing import status_of, strand_due
+from sayso.domain.value import SAYSO, Principal, Value
+from sayso.errors import NotWhatWasShown, RunFinished, RunWaiting, WrongVerdict
 
 
 class HoldRequest(Value, frozen=True, kw_only=True):
@@ -63,8 +34,19 @@ class HoldRequest(Value, frozen=True, kw_only=True):
     policy_version: str = ""
     duplicate_of: str = ""
     digest: str = ""
-    """Of the call as it is now, if its tool has changed since it was asked for."""
+    """Of the call as it is now, if its tool has changed since it was asked for; of what is asked,
+    if that is not the call itself.
+    """
     tool_version: str = ""
+    then: Then = "start"
+    step: int = 0
+
+    @property
+    def about_call(self) -> bool:
+        """Tell whether it is the call itself that is asked about."""
+        if isinstance(self.ask, InDoubt):
+            return not self.ask.step
+        return self.then == "start"
 
 
 class Start(Value, frozen=True, kw_only=True):
@@ -85,9 +67,14 @@ def say(
     _refuse_ended(run)
     found: list[e.Event] = []
     if supersede:
-        found = _withdraw(run, by=by, now=now, reason="superseded by a new message")
+        found = withdraw(run, by=by, now=now, reason="superseded by a new message")
     elif status_of(run) is Status.SUSPENDED:
-        raise RunWaiting(holds=[hold_id(run.id, hold.n) for hold in run.holds])
+        holds = [hold_id(run.id, hold.n) for hold in run.holds]
+        raise RunWaiting(
+            f"{run.id!r} waits for a person: decide {', '.join(holds)} first, or withdraw what it "
+            "asks with say(..., supersede=True)",
+            holds=holds,
+        )
     return [*found, e.MessageReceived(by=by, text=text, key=key)]
 
 
@@ -106,37 +93,68 @@ def complete(run: Run, output: bytes) -> list[e.Event]:
     return [e.RunCompleted(output=msgspec.Raw(output))]
 
 
-def open_holds(run: Run, requests: Sequence[HoldRequest], *, now: int) -> list[e.Event]:
-    """Ask people, all in one suspension."""
-    found: list[e.Event] = []
-    for offset, request in enumerate(requests, start=1):
-        row = _call(run, request.ref)
-        within = request.ruling.within_ms
-        found.append(
-            e.HoldOpened(
-                hold=run.holds_opened + offset,
-                call=request.ref,
-                digest=request.digest or row.digest,
-                version=row.version + 1 if request.digest else row.version,
-                ask=request.ask,
-                ruling=request.ruling,
-                approvers=resolve_approvers(request.ruling, run.by),
-                suspension=run.suspensions + 1,
-                at=now,
-                deadline=None if within is None else now + within,
-                policy_version=request.policy_version,
-                tool_version=request.tool_version,
-                duplicate_of=request.duplicate_of,
-            )
-        )
-    return found
+def open_holds(
+    run: Run, requests: Sequence[HoldRequest], *, now: int, resolve: str = "each"
+) -> list[e.Event]:
+    """Ask people, all in one suspension.
+
+    `together`: they are decided together, by the earliest deadline among them. `latest`: only the
+    last one is asked, and whatever the run asked before is withdrawn.
+    """
+    draft = Draft(run)
+    if resolve == "latest" and requests:
+        draft.add(*withdraw(run, by=SAYSO, now=now, reason="superseded by a later question"))
+        for request in requests[:-1]:
+            draft.add(*decline(draft.run, request.ref, Declined(reason="a later question counts")))
+        requests = requests[-1:]
+    together = resolve == "together" and len(requests) > 1
+    withins = [r.ruling.within_ms for r in requests if r.ruling.within_ms is not None]
+    first = draft.run.suspensions + 1
+    for request in requests:
+        within = min(withins, default=None) if together else request.ruling.within_ms
+        draft.add(_opened(draft.run, request, within, now, suspension=first, together=together))
+    return draft.events
+
+
+def _opened(
+    run: Run,
+    request: HoldRequest,
+    within: int | None,
+    now: int,
+    *,
+    suspension: int,
+    together: bool,
+) -> e.HoldOpened:
+    row = _call(run, request.ref)
+    version = row.version + 1 if request.digest else row.version
+    ruling = request.ruling
+    if together:
+        ruling = msgspec.structs.replace(ruling, editable=False)
+    return e.HoldOpened(
+        hold=run.holds_opened + 1,
+        call=request.ref,
+        digest=request.digest or row.digest,
+        version=version if request.about_call else 1,
+        ask=request.ask,
+        ruling=ruling,
+        approvers=resolve_approvers(ruling, run.by),
+        suspension=suspension,
+        at=now,
+        deadline=None if within is None else now + within,
+        policy_version=request.policy_version,
+        tool_version=request.tool_version,
+        duplicate_of=request.duplicate_of,
+        then=request.then,
+        together=together,
+        step=request.step,
+    )
 
 
 def revise(
     run: Run, n: int, *, args: bytes, digest: str, ruling: Require, by: Principal, now: int
 ) -> list[e.Event]:
     """Edit what is asked. It becomes a new version, to be decided by whom the new ruling names."""
-    hold = _decidable(run, n, by=by, now=now)
+    hold = decidable(run, n, by=by, now=now)
     if not hold.editable:
         raise WrongVerdict(f"the arguments of {hold_id(run.id, n)!r} may not be edited")
     within = None if ruling.within_ms is None else now + ruling.within_ms
@@ -154,75 +172,6 @@ def revise(
             deadline=min((at for at in (hold.deadline, within) if at is not None), default=None),
         )
     ]
-
-
-def check_shown(run: Run, n: int, digest: str | None) -> None:
-    """Refuse a decision on anything but what was shown."""
-    hold = run.hold(n)
-    if hold is None:
-        raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
-    if (digest is None and hold.version > 1) or (digest is not None and digest != hold.digest):
-        raise NotWhatWasShown(digest=hold.digest, version=hold.version)
-
-
-def settle(
-    run: Run,
-    n: int,
-    verdict: Verdict,
-    *,
-    by: Principal,
-    now: int,
-    undo_ms: int = 0,
-    channel: str = "library",
-    key: str = "",
-    note: str = "",
-) -> list[e.Event]:
-    """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`."""
-    hold = _decidable(run, n, by=by, now=now)
-    if not isinstance(verdict, _FITS[hold.kind]):
-        word = VERDICT_WORDS.get(type(verdict), type(verdict).__name__)
-        fits = ", ".join(VERDICT_WORDS[kind] for kind in _FITS[hold.kind])
-        raise WrongVerdict(f"{word!r} does not answer an ask of kind {hold.kind!r}: use {fits}")
-    if isinstance(verdict, Approved) and verdict.args is not None:
-        raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
-    if run.ending and says_yes(verdict):
-        raise WrongVerdict("the run is being cancelled: the call cannot be run again")
-    decision = Decision(
-        verdict=verdict,
-        by=by,
-        at=now,
-        effective_at=now + undo_ms,
-        digest=hold.digest,
-        channel=channel,
-        key=key,
-        note=note,
-    )
-    return _settled(run, hold, decision)
-
-
-def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
-    """Take a decision back before it is effective. Only whoever made it may."""
-    hold = run.hold(n)
-    if hold is None or hold.decision is None or now >= hold.decision.effective_at:
-        raise CannotUndo
-    if hold.decision.by != by:
-        raise NotAllowed("only whoever decided may take the decision back")
-    return [e.DecisionUndone(hold=n, by=by, at=now)]
-
-
-def sweep(run: Run, *, now: int) -> list[e.Event]:
-    """Do what is due: expire holds whose time is up, let decisions take effect."""
-    draft = _Draft(run)
-    for hold in run.holds:
-        if hold.decision is not None:
-            if hold.decision.effective_at <= now:
-                draft.add(e.DecisionEffective(hold=hold.n))
-                draft.add(*_consequences(draft.run, hold, hold.decision))
-        elif hold.deadline is not None and hold.deadline <= now:
-            draft.add(*_settled(draft.run, hold, _expiry(hold, now)))
-        if draft.run.ending and not run.ending:
-            break  # Everything else was withdrawn by that, but for doubts: they are still due.
-    return draft.events
 
 
 def start_calls(run: Run, starts: Iterable[Start]) -> list[e.Event]:
@@ -271,7 +220,7 @@ def void_attempt(run: Run, ref: str, *, attempt: int, why: str) -> list[e.Event]
     if row is None:
         return []
     voided = e.AttemptVoided(call=ref, attempt=attempt, why=why)
-    return [voided, *_declined_by_end(run, row)] if run.ending else [voided]
+    return [voided, *declined_by_end(run, row)] if run.ending else [voided]
 
 
 def doubt_call(
@@ -284,7 +233,7 @@ def doubt_call(
     if ruling.on_silence == "approve":
         # Silence may let a call start, but is not the new decision that a second start takes.
         ruling = msgspec.structs.replace(ruling, on_silence="reject")
-    draft = _Draft(run)
+    draft = Draft(run)
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
     ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe)
     request = HoldRequest(ref=ref, ruling=ruling, ask=ask)
@@ -292,44 +241,18 @@ def doubt_call(
     return draft.events
 
 
-def cancel(
-    run: Run, *, by: Principal, now: int, reason: str = "", error: str = ""
+def command(
+    run: Run, call: Call, *, by: Principal, now: int, key: str = "", strand: str = e.MAIN
 ) -> list[e.Event]:
-    """End the run, as failed if there is an error. What has started is waited for."""
-    if run.final:
-        raise RunFinished(f"the run {run.id!r} is {run.final}")
-    if run.ending:
-        return []
-    draft = _Draft(run)
-    draft.add(e.CancelRequested(by=by, at=now, reason=reason, error=error))
-    why = error or reason or "the run was cancelled"
-    draft.add(*_withdraw(draft.run, by=by, now=now, reason=why))
-    for row in draft.run.calls(CallState.READY, CallState.APPROVED):
-        draft.add(e.CallFinished(call=row.ref, outcome=Declined(reason=why, by=str(by))))
-    return draft.events
-
-
-class _Draft:
-    """Events so far, and the run as it will be after them."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.events: list[e.Event] = []
-
-    def add(self, *events: e.Event) -> None:
-        self.run = apply_all(self.run, events)
-        self.events.extend(events)
+    """Invoke a command on a run. It goes by its number among the run's commands."""
+    _refuse_ended(run)
+    call = msgspec.structs.replace(call, ref=f"c{run.commanded + 1}")
+    return [e.CommandReceived(call=call, by=by, at=now, key=key, strand=strand)]
 
 
 def _refuse_ended(run: Run) -> None:
     if status_of(run) in FINAL or run.ending:
         raise RunFinished(f"the run {run.id!r} is {run.final or 'being cancelled'}")
-
-
-def _call(run: Run, ref: str) -> CallRow:
-    row = run.call(ref)
-    assert row is not None, f"{ref} is not a call of an open turn"
-    return row
 
 
 def _under_way(run: Run, ref: str, attempt: int) -> CallRow | None:
@@ -339,101 +262,7 @@ def _under_way(run: Run, ref: str, attempt: int) -> CallRow | None:
     return row
 
 
-def _decidable(run: Run, n: int, *, by: Principal, now: int) -> Hold:
-    hold = run.hold(n)
-    if hold is None:
-        raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
-    if not may_decide(hold.approvers, by):
-        raise NotAllowed(f"{by} may not decide {hold_id(run.id, n)!r}")
-    if hold.decision is not None:
-        raise AlreadyDecided(decision=hold.decision)
-    if hold.deadline is not None and now >= hold.deadline:
-        raise HoldExpired(decision=_expiry(hold, hold.deadline))
-    return hold
-
-
-def _expiry(hold: Hold, at: int) -> Decision:
-    return Decision(
-        verdict=Expired(silence=hold.on_silence),
-        by=CLOCK,
-        at=at,
-        effective_at=at,
-        digest=hold.digest,
-        channel="clock",
-    )
-
-
-def _settled(run: Run, hold: Hold, decision: Decision) -> list[e.Event]:
-    draft = _Draft(run)
-    draft.add(e.HoldSettled(hold=hold.n, version=hold.version, decision=decision))
-    if decision.effective_at <= decision.at:
-        draft.add(*_consequences(draft.run, hold, decision))
-    return draft.events
-
-
-def _consequences(run: Run, hold: Hold, decision: Decision) -> list[e.Event]:
-    """Say what follows for the call, and for the run, once a decision is effective."""
-    row = _call(run, hold.call)
-    if says_yes(decision.verdict):
-        # Said before the run was to end, effective after that: nothing starts any more.
-        return _declined_by_end(run, row) if run.ending else []
-    in_doubt = hold.kind == "in_doubt"
-    draft = _Draft(run)
-    draft.add(
-        e.CallFinished(
-            call=row.ref,
-            attempt=row.attempt if in_doubt else 0,
-            outcome=_outcome(hold, decision),
-            why=f"{decision.by} looked into it" if in_doubt else "",
-        )
-    )
-    match decision.verdict:
-        case Expired(silence="fail"):
-            error = f"nobody decided {hold_id(run.id, hold.n)} in time"
-            draft.add(*cancel(draft.run, by=CLOCK, now=decision.at, error=error))
-        case Expired(silence="cancel"):
-            reason = f"nobody decided {hold_id(run.id, hold.n)} in time"
-            draft.add(*cancel(draft.run, by=CLOCK, now=decision.at, reason=reason))
-        case Rejected(reason=reason) if hold.on_reject == "cancel" and not in_doubt:
-            draft.add(*cancel(draft.run, by=decision.by, now=decision.at, reason=reason))
-        case _:
-            pass
-    return draft.events
-
-
-def _declined_by_end(run: Run, row: CallRow) -> list[e.Event]:
-    reason = f"the run was to end: {run.ending_why}"
-    return [e.CallFinished(call=row.ref, outcome=Declined(reason=reason))]
-
-
-def _outcome(hold: Hold, decision: Decision) -> Outcome:
-    match decision.verdict:
-        case Answered(value=value):
-            return Returned(value=value)
-        case Errored(message=message):
-            return Unknown(reason=message)
-        case Rejected(reason=reason):
-            return Declined(reason=reason or "rejected", by=str(decision.by))
-        case Withdrawn(reason=reason):
-            return Declined(reason=reason or "withdrawn", by=str(decision.by))
-        case _ if hold.kind == "in_doubt":
-            return Unknown(reason="nobody looked into it in time")
-        case _:
-            return Declined(reason="nobody decided in time")
-
-
-def _withdraw(run: Run, *, by: Principal, now: int, reason: str) -> list[e.Event]:
-    # A call in doubt stays open whatever happens to the run: somebody must look into it.
-    draft = _Draft(run)
-    for hold in run.holds:
-        if hold.kind == "in_doubt":
-            continue
-        decision = Decision(
-            verdict=Withdrawn(reason=reason),
-            by=by,
-            at=now,
-            effective_at=now,
-            digest=hold.digest,
-        )
-        draft.add(*_settled(draft.run, hold, decision))
-    return draft.events
+def _call(run: Run, ref: str) -> CallRow:
+    row = run.call(ref)
+    assert row is not None, f"{ref} is not a call of an open turn"
+    return row

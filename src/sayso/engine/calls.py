@@ -7,16 +7,16 @@ import logging
 from collections.abc import Awaitable, Sequence
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
+from sayso.domain.value import SAYSO
 from sayso.engine.attempt import Done, Doubt, Result, Void, look_into, run_attempt
 from sayso.engine.ledger import Verb, Written
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Context
 from sayso.engine.proposal import Proposal, start_of
-from sayso.engine.turn import SAYSO
 from sayso.errors import StoreClosed, StoreError
 
 log = logging.getLogger("sayso")
@@ -48,7 +48,7 @@ async def propose_starts(
             if run.call(row.ref) != row or run.ending:
                 continue  # It has moved on since it was checked.
             if check.broken:
-                return verbs.cancel(run, by=SAYSO, now=now, error=check.broken)
+                return settling.cancel(run, by=SAYSO, now=now, error=check.broken)
             if check.outcome is not None:
                 found += verbs.decline(run, row.ref, check.outcome)
             elif check.request is not None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from sayso.domain import codec, verbs
+from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.digest import call_digest, decode_value, suspension_digest
 from sayso.domain.hold import (
@@ -123,7 +123,7 @@ class Decider:
         run_id, n = _place("hold", hold)
         await self._found(run_id, n)
         now = self._parts.store.now()
-        await self._parts.ledger.write(run_id, lambda run: verbs.undo(run, n, by=by, now=now))
+        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=by, now=now))
         return await self._found(run_id, n)
 
     async def _settle(
@@ -144,7 +144,7 @@ class Decider:
             found: list[e.Event] = []
             for n in ns:
                 shown = request.digest if digests is None else digests[n]
-                verbs.check_shown(run, n, shown)
+                settling.check_shown(run, n, shown)
                 events = self._events(run, n, request, edit)
                 run = apply_all(run, events)
                 found += events
@@ -196,7 +196,7 @@ class Decider:
             verdict = Approved()
             if not may_decide(resolve_approvers(edit.ruling, run.by), request.by):
                 return found  # Edited into something that somebody else must decide.
-        return found + verbs.settle(
+        return found + settling.settle(
             run,
             n,
             verdict,
@@ -243,7 +243,7 @@ class Decider:
 
     async def _expire(self, run_id: str) -> None:
         def verb(run: Run) -> list[e.Event]:
-            return [] if run.final else verbs.sweep(run, now=self._parts.store.now())
+            return [] if run.final else settling.sweep(run, now=self._parts.store.now())
 
         try:
             await self._parts.ledger.write(run_id, verb)

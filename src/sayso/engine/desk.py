@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling, verbs
 from sayso.domain.digest import encode_value
 from sayso.domain.hold import Decision
-from sayso.domain.lifecycle import FINAL, status_of
+from sayso.domain.lifecycle import FINAL
 from sayso.domain.message import Message
 from sayso.domain.run import Run, Status
+from sayso.domain.standing import status_of
 from sayso.domain.value import Principal
 from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.ids import check_run_id, is_run_id, new_id
@@ -142,7 +143,7 @@ class Desk:
             lambda run: (
                 []
                 if run.final == Status.CANCELLED
-                else verbs.cancel(run, by=by, now=now, reason=reason)
+                else settling.cancel(run, by=by, now=now, reason=reason)
             ),
             takes=self._takes,
         )

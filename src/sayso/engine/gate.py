@@ -18,7 +18,6 @@ import msgspec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import call_digest, decode_value
 from sayso.domain.hold import Decision, may_decide, resolve_approvers
-from sayso.domain.lifecycle import equal_refusal, says_yes
 from sayso.domain.policy import (
     CallFacts,
     Forbid,
@@ -30,6 +29,7 @@ from sayso.domain.policy import (
     strictest,
 )
 from sayso.domain.run import CallRow, Run
+from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
 from sayso.domain.verbs import HoldRequest

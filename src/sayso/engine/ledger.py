@@ -19,9 +19,10 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.lifecycle import epilogue, status_of
+from sayso.domain.lifecycle import epilogue
 from sayso.domain.message import Message
 from sayso.domain.run import FOLD, Run, Status
+from sayso.domain.standing import status_of
 from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import look_up

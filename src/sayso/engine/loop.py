@@ -16,17 +16,18 @@ from functools import partial
 from typing import Any
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling
 from sayso.domain.call import CallState
-from sayso.domain.lifecycle import startable, strand_due
 from sayso.domain.run import CallRow, Run
+from sayso.domain.standing import startable, strand_due
+from sayso.domain.value import SAYSO
 from sayso.engine.attempt import Result
 from sayso.engine.bell import Bell
 from sayso.engine.calls import insist, look_after, propose_record, propose_starts, run_body
 from sayso.engine.gate import clean_text
 from sayso.engine.parts import Parts
 from sayso.engine.proposal import Proposal
-from sayso.engine.turn import SAYSO, propose_turn
+from sayso.engine.turn import propose_turn
 from sayso.errors import ModelFailed, StoreClosed, StoreError, describe
 
 log = logging.getLogger("sayso")
@@ -154,7 +155,7 @@ class RunLoop:
         now = self._parts.store.now()
 
         def verb(run: Run) -> list[e.Event]:
-            return [] if run.final else verbs.cancel(run, by=SAYSO, now=now, error=text)
+            return [] if run.final else settling.cancel(run, by=SAYSO, now=now, error=text)
 
         while not self._broken:
             try:

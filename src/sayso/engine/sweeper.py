@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable
 
 from sayso.domain import events as e
-from sayso.domain import verbs
+from sayso.domain import settling
 from sayso.domain.call import CallState
 from sayso.domain.run import Run
 from sayso.engine.parts import Parts
@@ -62,7 +62,7 @@ class Sweeper:
 
     async def _expire(self, run_id: str) -> bool:
         def verb(run: Run) -> list[e.Event]:
-            return [] if run.final else verbs.sweep(run, now=self._parts.store.now())
+            return [] if run.final else settling.sweep(run, now=self._parts.store.now())
 
         takes = None if self._worker is None else self._worker.takes
         try:

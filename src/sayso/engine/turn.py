@@ -10,10 +10,11 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain import verbs
-from sayso.domain.lifecycle import apply_all, strand_due
+from sayso.domain.lifecycle import apply_all
 from sayso.domain.run import Run
+from sayso.domain.standing import strand_due
 from sayso.domain.transcript import Transcript
-from sayso.domain.value import Principal
+from sayso.domain.value import SAYSO
 from sayso.engine.feed import Delta
 from sayso.engine.gate import Admitted, clean_text
 from sayso.engine.parts import Parts
@@ -22,9 +23,6 @@ from sayso.engine.proposal import Proposal, start_of
 from sayso.errors import ModelFailed
 
 log = logging.getLogger("sayso")
-
-SAYSO = Principal(kind="service", id="sayso")
-"""Who speaks when the engine itself has to tell the model something."""
 
 
 async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Proposal | None:

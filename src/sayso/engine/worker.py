@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from sayso.domain import events as e
-from sayso.domain.lifecycle import status_of
 from sayso.domain.run import Run, Status
+from sayso.domain.standing import status_of
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import new_id
 from sayso.engine.loop import RunLoop

@@ -11,8 +11,8 @@ from typing import cast
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.guard import conditions_of
-from sayso.domain.lifecycle import status_of
 from sayso.domain.run import FOLD
+from sayso.domain.standing import status_of
 from sayso.engine.ids import entry_id
 from sayso.store.base import Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows

@@ -11,8 +11,8 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.lifecycle import status_of
 from sayso.domain.run import FOLD, Run
+from sayso.domain.standing import status_of
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store

@@ -1,0 +1,243 @@
+"""What the events about holds do to a run, and when they may not be. Part of `lifecycle`."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from sayso.domain import events as e
+from sayso.domain.apply_calls import move
+from sayso.domain.call import CallState
+from sayso.domain.hold import (
+    ASK_KINDS,
+    Approved,
+    Decision,
+    Delegation,
+    Expired,
+    Hold,
+    InDoubt,
+    Rejected,
+    Then,
+    Withdrawn,
+    may_decide,
+)
+from sayso.domain.policy import Require, unenforced
+from sayso.domain.run import CallRow, Refusal, Run, with_call, with_hold
+from sayso.domain.standing import equal_refusal, says_yes
+from sayso.domain.value import CLOCK, Principal
+from sayso.errors import IllegalEvent
+
+_S = CallState
+HOLD_MOVES: dict[Then, dict[CallState, CallState]] = {
+    "start": {_S.READY: _S.HELD, _S.APPROVED: _S.HELD, _S.DOUBTED: _S.DOUBTED},
+    "outcome": {_S.READY: _S.WAITING, _S.APPROVED: _S.WAITING, _S.STARTED: _S.WAITING},
+    "continue": {_S.STARTED: _S.WAITING, _S.WAITING: _S.WAITING},
+}
+"""Where a hold takes its call, by what settling it will do."""
+
+
+def hold_opened(run: Run, event: e.HoldOpened) -> Run:
+    """Ask a person."""
+    before = run.call(event.call)
+    row = move(run, event.call, event, HOLD_MOVES[event.then])
+    assert before is not None  # `move` has found it.
+    doubt = isinstance(event.ask, InDoubt)
+    if event.hold != run.holds_opened + 1:
+        raise IllegalEvent(f"hold {event.hold} is not the next one")
+    if doubt != (row.state is _S.DOUBTED):
+        raise IllegalEvent("only a call in doubt is asked about as one")
+    if doubt and event.ruling.on_silence == "approve":
+        raise IllegalEvent("silence never lets a call in doubt start again")
+    if run.ending and not doubt:
+        raise IllegalEvent("nobody is asked for leave in a run that is to end")
+    _check_place(run, event, row)
+    _check_alone(run, event)
+    _check_suspension(run, event)
+    _check_ruling(event.ruling)
+    hold = Hold(
+        n=event.hold,
+        call=event.call,
+        kind=ASK_KINDS[type(event.ask)],
+        version=event.version,
+        digest=event.digest,
+        suspension=event.suspension,
+        approvers=event.approvers,
+        deadline=event.deadline,
+        on_silence=event.ruling.on_silence,
+        entry=run.seq,
+        opened_at=event.at,
+        editable=event.ruling.editable and _about_call(event) and not doubt,
+        on_reject=event.ruling.on_reject,
+        then=event.then,
+        together=event.together,
+        step=event.ask.step if isinstance(event.ask, InDoubt) else event.step,
+        child=event.ask.run if isinstance(event.ask, Delegation) else "",
+    )
+    if _about_call(event):
+        row = replace(row, version=event.version, digest=event.digest)
+    if event.then == "start":
+        row = replace(row, approved=False)
+    if event.then == "continue":
+        row = replace(row, step=event.step)
+    return replace(
+        with_call(run, row),
+        holds=(*run.holds, hold),
+        holds_opened=event.hold,
+        suspensions=event.suspension,
+    )
+
+
+def hold_revised(run: Run, event: e.HoldRevised) -> Run:
+    """Ask something else."""
+    hold = _open_hold(run, event.hold)
+    _check_decider(hold, event.by, event.at)
+    _check_ruling(event.ruling)
+    if event.version != hold.version + 1 or not hold.editable:
+        raise IllegalEvent(f"hold {hold.n} cannot become version {event.version}")
+    if hold.deadline is not None and (event.deadline is None or event.deadline > hold.deadline):
+        raise IllegalEvent("an edit never buys time")
+    row = move(run, hold.call, event, {_S.HELD: _S.HELD})
+    row = replace(row, version=event.version, digest=event.digest, entry=run.seq)
+    hold = replace(
+        hold,
+        version=event.version,
+        digest=event.digest,
+        revised=run.seq,
+        approvers=event.approvers,
+        deadline=event.deadline,
+        on_silence=event.ruling.on_silence,
+        on_reject=event.ruling.on_reject,
+        editable=event.ruling.editable,
+    )
+    return with_hold(with_call(run, row), hold)
+
+
+def hold_settled(run: Run, event: e.HoldSettled) -> Run:
+    """Take a decision, of somebody or of time."""
+    hold = run.hold(event.hold)
+    decision = event.decision
+    withdrawn = isinstance(decision.verdict, Withdrawn)
+    if hold is None or (hold.decision is not None and not withdrawn):
+        raise IllegalEvent(f"hold {event.hold} is not open")
+    if event.version != hold.version or decision.digest != hold.digest:
+        raise IllegalEvent("a decision binds the version and digest that were shown")
+    _check_verdict(hold, decision)
+    run = replace(run, spent=run.spent + event.turns)
+    if decision.effective_at > decision.at:
+        return with_hold(run, replace(hold, decision=decision))
+    return _effective(run, hold, decision, event)
+
+
+def decision_effective(run: Run, event: e.DecisionEffective) -> Run:
+    """Let a decision count that can no longer be undone."""
+    hold = run.hold(event.hold)
+    if hold is None or hold.decision is None:
+        raise IllegalEvent(f"hold {event.hold} has no decision that waits to take effect")
+    settled = e.HoldSettled(hold=hold.n, version=hold.version, decision=hold.decision)
+    return _effective(run, hold, hold.decision, settled)
+
+
+def decision_undone(run: Run, event: e.DecisionUndone) -> Run:
+    """Take a decision back."""
+    hold = run.hold(event.hold)
+    if hold is None or hold.decision is None:
+        raise IllegalEvent(f"hold {event.hold} has no decision to undo")
+    if event.by != hold.decision.by or event.at >= hold.decision.effective_at:
+        raise IllegalEvent("a decision is undone by whoever made it, before it is effective")
+    return with_hold(run, replace(hold, decision=None))
+
+
+def _about_call(event: e.HoldOpened) -> bool:
+    """Tell whether the hold asks about the call itself, and so shows the call's digest."""
+    if isinstance(event.ask, InDoubt):
+        return not event.ask.step
+    return event.then == "start"
+
+
+def _check_place(run: Run, event: e.HoldOpened, row: CallRow) -> None:
+    if _about_call(event):
+        # A tool that was upgraded while its call waited is asked about again, under a new digest.
+        anew = event.version == row.version + 1
+        if not anew and (event.version, event.digest) != (row.version, row.digest):
+            raise IllegalEvent(f"hold {event.hold} is not about the call {event.call} as it is")
+        return
+    if event.version != 1:
+        raise IllegalEvent("what a call asks is asked in one version")
+    if isinstance(event.ask, InDoubt):
+        if event.ask.step != row.step or not row.stepping:
+            raise IllegalEvent(f"step {event.ask.step} of {event.call} is not in doubt")
+    elif event.then == "continue":
+        joins = any(hold.step == event.step for hold in run.holds_of(event.call))
+        if row.stepping or event.step != (row.step if joins else row.step + 1):
+            raise IllegalEvent(f"the body of {event.call} is not at step {event.step}")
+
+
+def _check_alone(run: Run, event: e.HoldOpened) -> None:
+    # Only a body asks several things at once, all in one append.
+    for hold in run.holds_of(event.call):
+        if event.then != "continue" or hold.suspension != event.suspension:
+            raise IllegalEvent(f"the call {event.call} has an open hold")
+
+
+def _check_suspension(run: Run, event: e.HoldOpened) -> None:
+    # One append opens it, so its members follow each other in the journal.
+    joins = bool(run.holds) and run.holds[-1].entry == run.seq - 1
+    if event.suspension not in ({run.suspensions + 1} | ({run.suspensions} if joins else set())):
+        raise IllegalEvent("a suspension never grows")
+
+
+def _check_ruling(ruling: Require) -> None:
+    if demand := unenforced(ruling):
+        raise IllegalEvent(f"a hold cannot demand {demand}: one decision would settle it")
+
+
+def _check_decider(hold: Hold, by: Principal, at: int) -> None:
+    if hold.child:
+        if by != Principal(kind="agent", id=hold.child):
+            raise IllegalEvent(f"hold {hold.n} is settled by the end of {hold.child}")
+    elif not may_decide(hold.approvers, by, hold.kind):
+        raise IllegalEvent(f"{by} may not decide hold {hold.n}")
+    if hold.deadline is not None and at >= hold.deadline:
+        raise IllegalEvent(f"hold {hold.n} is past its deadline")
+
+
+def _check_verdict(hold: Hold, decision: Decision) -> None:
+    match decision.verdict:
+        case Withdrawn():
+            if hold.kind == "in_doubt" or hold.child:
+                raise IllegalEvent("what has been started cannot be withdrawn")
+        case Expired(silence=silence):
+            if decision.by != CLOCK or hold.deadline is None or decision.at < hold.deadline:
+                raise IllegalEvent("expiry is nobody's decision, and not before the deadline")
+            if silence != hold.on_silence:
+                raise IllegalEvent(f"silence means {hold.on_silence!r} here, not {silence!r}")
+        case verdict:
+            _check_decider(hold, decision.by, decision.at)
+            if isinstance(verdict, Approved) and verdict.args is not None:
+                raise IllegalEvent("other arguments are another version, to be decided as one")
+
+
+def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -> Run:
+    run = replace(run, holds=tuple(other for other in run.holds if other.n != hold.n))
+    if hold.then == "continue" or (hold.kind == "in_doubt" and hold.step):
+        if run.holds_of(hold.call):
+            return run
+        moves = {_S.WAITING: _S.ANSWERED, _S.DOUBTED: _S.ANSWERED}
+        return with_call(run, move(run, hold.call, event, moves))
+    if hold.then == "start" and says_yes(decision.verdict):
+        moves = {_S.HELD: _S.APPROVED, _S.DOUBTED: _S.APPROVED}
+        return with_call(run, replace(move(run, hold.call, event, moves), approved=True))
+    refused = isinstance(decision.verdict, Rejected | Expired)
+    if hold.kind == "approval" and refused and hold.version == 1:
+        before = equal_refusal(run, hold.digest)
+        others = tuple(r for r in run.refusals if r.digest != hold.digest)
+        times = before.times + 1 if before else 1
+        refusal = Refusal(digest=hold.digest, hold=hold.n, times=times)
+        run = replace(run, refusals=(*others, refusal))
+    return run
+
+
+def _open_hold(run: Run, n: int) -> Hold:
+    hold = run.hold(n)
+    if hold is None or hold.decision is not None:
+        raise IllegalEvent(f"hold {n} is not open")
+    return hold

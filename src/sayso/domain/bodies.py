@@ -1,0 +1,100 @@
+"""What a call's own body does to its run: it takes steps, asks, and goes on. Verbs, like `verbs`.
+
+Rule: every one of these names the attempt it belongs to. An attempt that no longer counts changes
+nothing, whoever still executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sayso.domain import events as e
+from sayso.domain.call import CallState, Outcome
+from sayso.domain.hold import InDoubt
+from sayso.domain.policy import Require
+from sayso.domain.run import CallRow, Run
+from sayso.domain.settling import Draft
+from sayso.domain.verbs import HoldRequest, Start, open_holds
+
+
+def continue_call(run: Run, start: Start) -> list[e.Event]:
+    """Let a body go on whose asks are settled; nothing if it does already, or must not."""
+    row = run.call(start.ref)
+    if row is None or row.state is not CallState.ANSWERED or run.ending:
+        return []
+    return [
+        e.CallContinued(
+            call=row.ref,
+            attempt=row.attempt + 1,
+            worker=start.worker,
+            tick=start.tick,
+            timeout_ms=start.timeout_ms,
+        )
+    ]
+
+
+def start_step(
+    run: Run, ref: str, *, attempt: int, name: str, digest: str, effect: str
+) -> list[e.Event]:
+    """Begin the next step of a body; nothing if the body no longer counts."""
+    row = _owned(run, ref, attempt)
+    if row is None or run.ending:
+        return []
+    step = row.step + 1
+    return [
+        e.StepStarted(call=ref, attempt=attempt, step=step, name=name, digest=digest, effect=effect)
+    ]
+
+
+def finish_step(run: Run, ref: str, *, attempt: int, outcome: Outcome) -> list[e.Event]:
+    """Record what a step gave; nothing if the body no longer counts."""
+    row = _owned(run, ref, attempt)
+    if row is None or not row.stepping:
+        return []
+    return [e.StepFinished(call=ref, attempt=attempt, step=row.step, outcome=outcome)]
+
+
+def ask(
+    run: Run, ref: str, requests: Sequence[HoldRequest], *, attempt: int, now: int
+) -> list[e.Event]:
+    """Ask what a body, or a call that waits for its answer, wants to know."""
+    if _owned(run, ref, attempt) is None or run.ending:
+        return []
+    return open_holds(run, requests, now=now)
+
+
+def park(run: Run, ref: str, *, attempt: int, why: str, again: bool = False) -> list[e.Event]:
+    """Let a body go on from the journal that nobody executes any more.
+
+    `again`: the step it was at had no effect, or one that may be repeated.
+    """
+    row = _owned(run, ref, attempt)
+    if row is None:
+        return []
+    found: list[e.Event] = []
+    if row.stepping and again:
+        found.append(e.StepVoided(call=ref, attempt=attempt, step=row.step, why=why))
+    found.append(e.BodyParked(call=ref, attempt=attempt, why=why))
+    return found
+
+
+def doubt_step(
+    run: Run, ref: str, *, attempt: int, why: str, ruling: Require, digest: str, now: int
+) -> list[e.Event]:
+    """Say that nobody knows whether a step had its effect, and ask a person."""
+    row = _owned(run, ref, attempt)
+    if row is None or not row.stepping:
+        return []
+    draft = Draft(run)
+    draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
+    doubt = InDoubt(attempt=attempt, worker=row.worker, why=why, step=row.step)
+    request = HoldRequest(ref=ref, ruling=ruling, ask=doubt, digest=digest)
+    draft.add(*open_holds(draft.run, [request], now=now))
+    return draft.events
+
+
+def _owned(run: Run, ref: str, attempt: int) -> CallRow | None:
+    row = run.call(ref)
+    if row is None or row.state is not CallState.STARTED or row.attempt != attempt:
+        return None
+    return row

@@ -1,0 +1,331 @@
+"""How holds are settled, and what follows: decisions, expiry, cancelling. Verbs, like `verbs`.
+
+Rule 1: a verb changes nothing, and is run again on the reloaded run when its append was stale. It
+raises `Refused` if what was asked cannot be, and returns nothing if it is no longer wanted.
+Rule 2: time, ids and randomness come in as arguments.
+"""
+
+from __future__ import annotations
+
+from sayso.domain import events as e
+from sayso.domain.call import CallState, Declined, Failed, Outcome, Returned, Unknown
+from sayso.domain.hold import (
+    Answered,
+    Approved,
+    Decision,
+    Errored,
+    Expired,
+    Hold,
+    Rejected,
+    Verdict,
+    Withdrawn,
+    hold_id,
+    may_decide,
+    name_approvers,
+    request_id,
+)
+from sayso.domain.lifecycle import apply_all
+from sayso.domain.run import CallRow, Run
+from sayso.domain.standing import says_yes
+from sayso.domain.value import CLOCK, Principal
+from sayso.errors import (
+    AlreadyDecided,
+    CannotUndo,
+    HoldExpired,
+    NotAllowed,
+    NotWhatWasShown,
+    RunFinished,
+    UnknownHold,
+    WrongVerdict,
+)
+
+_FITS: dict[str, tuple[type[Verdict], ...]] = {
+    "approval": (Approved, Rejected),
+    "in_doubt": (Approved, Rejected, Answered, Errored),
+    "question": (Answered, Rejected, Errored),
+    "sign_in": (Approved, Rejected, Errored),
+    "consent": (Approved, Rejected, Errored),
+    "external": (Answered, Rejected, Errored),
+    "delegation": (Answered, Errored),
+}
+"""Which verdicts of a person answer which kind of ask."""
+_SAID_BY: dict[type, str] = {
+    Approved: "approve()",
+    Rejected: "reject('why')",
+    Answered: "answer(value)",
+    Errored: "fail('why')",
+}
+"""What people write to give a verdict."""
+
+
+def check_shown(run: Run, n: int, digest: str | None) -> None:
+    """Refuse a decision on anything but what was shown."""
+    hold = run.hold(n)
+    if hold is None:
+        raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
+    if (digest is None and hold.version > 1) or (digest is not None and digest != hold.digest):
+        raise NotWhatWasShown(digest=hold.digest, version=hold.version)
+
+
+def settle(
+    run: Run,
+    n: int,
+    verdict: Verdict,
+    *,
+    by: Principal,
+    now: int,
+    undo_ms: int = 0,
+    channel: str = "library",
+    key: str = "",
+    note: str = "",
+    whole: bool = False,
+) -> list[e.Event]:
+    """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`.
+
+    `whole`: all of its suspension is being decided, as some holds demand. With `undo_ms` it counts
+    only after that time, but from the hold's deadline on at the latest: taken back later it would
+    leave a hold that nobody may decide any more.
+    """
+    hold = decidable(run, n, by=by, now=now)
+    if hold.together and not whole:
+        request = request_id(run.id, hold.suspension)
+        raise WrongVerdict(
+            f"{hold_id(run.id, n)!r} is decided with all others of {request!r}, or not at all: "
+            f"resume({request!r}, ...)"
+        )
+    if not isinstance(verdict, _FITS[hold.kind]):
+        word = _SAID_BY.get(type(verdict), type(verdict).__name__)
+        fits = ", ".join(_SAID_BY[kind] for kind in _FITS[hold.kind])
+        name = hold_id(run.id, n)
+        raise WrongVerdict(f"{word} does not answer {name!r}, which asks {hold.kind!r}: use {fits}")
+    if isinstance(verdict, Approved) and verdict.args is not None:
+        raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
+    if run.ending and says_yes(verdict):
+        raise WrongVerdict("the run is being cancelled: the call cannot be run again")
+    effective_at = now + undo_ms
+    decision = Decision(
+        verdict=verdict,
+        by=by,
+        at=now,
+        effective_at=effective_at if hold.deadline is None else min(effective_at, hold.deadline),
+        digest=hold.digest,
+        channel=channel,
+        key=key,
+        note=note,
+    )
+    return _settled(run, hold, decision)
+
+
+def settle_child(
+    run: Run, n: int, verdict: Verdict, *, child: str, now: int, turns: int
+) -> list[e.Event]:
+    """Tell a run how a run that it waits for has ended; nothing if it no longer waits."""
+    hold = run.hold(n)
+    if hold is None or hold.child != child:
+        return []
+    decision = Decision(
+        verdict=verdict,
+        by=Principal(kind="agent", id=child),
+        at=now,
+        effective_at=now,
+        digest=hold.digest,
+        channel="engine",
+    )
+    return _settled(run, hold, decision, turns=turns)
+
+
+def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
+    """Take a decision back before it is effective. Only whoever made it may."""
+    hold = run.hold(n)
+    if hold is None or hold.decision is None or now >= hold.decision.effective_at:
+        raise CannotUndo
+    if hold.decision.by != by:
+        raise NotAllowed("only whoever decided may take the decision back")
+    return [e.DecisionUndone(hold=n, by=by, at=now)]
+
+
+def sweep(run: Run, *, now: int) -> list[e.Event]:
+    """Do what is due: expire holds whose time is up, let decisions take effect."""
+    draft = Draft(run)
+    for hold in run.holds:
+        if hold.decision is not None:
+            if hold.decision.effective_at <= now:
+                draft.add(e.DecisionEffective(hold=hold.n))
+                draft.add(*_consequences(draft.run, hold, hold.decision))
+        elif hold.deadline is not None and hold.deadline <= now:
+            draft.add(*_settled(draft.run, hold, _expiry(hold, now)))
+        if draft.run.ending and not run.ending:
+            break  # Everything else was withdrawn by that, but for doubts: they are still due.
+    return draft.events
+
+
+def cancel(
+    run: Run, *, by: Principal, now: int, reason: str = "", error: str = ""
+) -> list[e.Event]:
+    """End the run, as failed if there is an error. What has started is waited for."""
+    if run.final:
+        raise RunFinished(f"the run {run.id!r} is {run.final}")
+    if run.ending:
+        return []
+    draft = Draft(run)
+    draft.add(e.CancelRequested(by=by, at=now, reason=reason, error=error))
+    why = error or reason or "the run was cancelled"
+    draft.add(*withdraw(draft.run, by=by, now=now, reason=why))
+    for row in draft.run.calls(CallState.READY, CallState.APPROVED):
+        draft.add(e.CallFinished(call=row.ref, outcome=Declined(reason=why, by=str(by))))
+    for row in draft.run.calls(CallState.ANSWERED):
+        draft.add(_cut_short(draft.run, row))
+    return draft.events
+
+
+def withdraw(run: Run, *, by: Principal, now: int, reason: str) -> list[e.Event]:
+    """Take back what a run asks."""
+    # A call in doubt stays open whatever happens to the run: somebody must look into it. So does
+    # one that another run works on: that run is to end first.
+    draft = Draft(run)
+    for hold in run.holds:
+        if hold.kind == "in_doubt" or hold.child:
+            continue
+        decision = Decision(
+            verdict=Withdrawn(reason=reason),
+            by=by,
+            at=now,
+            effective_at=now,
+            digest=hold.digest,
+        )
+        draft.add(*_settled(draft.run, hold, decision))
+    return draft.events
+
+
+class Draft:
+    """Events so far, and the run as it will be after them."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.events: list[e.Event] = []
+
+    def add(self, *events: e.Event) -> None:
+        self.run = apply_all(self.run, events)
+        self.events.extend(events)
+
+
+def decidable(run: Run, n: int, *, by: Principal, now: int) -> Hold:
+    """Find a hold that this principal may decide now, or say why not."""
+    hold = run.hold(n)
+    if hold is None:
+        raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
+    if hold.child or not may_decide(hold.approvers, by, hold.kind):
+        asked = hold.child or name_approvers(hold.approvers)
+        raise NotAllowed(f"{by} may not decide {hold_id(run.id, n)!r}: it asks {asked}")
+    if hold.decision is not None:
+        raise AlreadyDecided(decision=hold.decision)
+    if hold.deadline is not None and now >= hold.deadline:
+        raise HoldExpired(decision=_expiry(hold, hold.deadline))
+    return hold
+
+
+def _expiry(hold: Hold, at: int) -> Decision:
+    return Decision(
+        verdict=Expired(silence=hold.on_silence),
+        by=CLOCK,
+        at=at,
+        effective_at=at,
+        digest=hold.digest,
+        channel="clock",
+    )
+
+
+def _settled(run: Run, hold: Hold, decision: Decision, *, turns: int = 0) -> list[e.Event]:
+    draft = Draft(run)
+    draft.add(e.HoldSettled(hold=hold.n, version=hold.version, decision=decision, turns=turns))
+    if decision.effective_at <= decision.at:
+        draft.add(*_consequences(draft.run, hold, decision))
+    return draft.events
+
+
+def _consequences(run: Run, hold: Hold, decision: Decision) -> list[e.Event]:
+    """Say what follows for the call, and for the run, once a decision is effective."""
+    draft = Draft(run)
+    draft.add(*_for_call(run, hold, _row(run, hold), decision))
+    name = hold_id(run.id, hold.n)
+    match decision.verdict:
+        case Expired(silence="fail"):
+            error = f"nobody decided {name} in time"
+            draft.add(*cancel(draft.run, by=CLOCK, now=decision.at, error=error))
+        case Expired(silence="cancel"):
+            reason = f"nobody decided {name} in time"
+            draft.add(*cancel(draft.run, by=CLOCK, now=decision.at, reason=reason))
+        case Rejected(reason=reason) if hold.on_reject == "cancel" and hold.kind != "in_doubt":
+            draft.add(*cancel(draft.run, by=decision.by, now=decision.at, reason=reason))
+        case _:
+            pass
+    return draft.events
+
+
+def _for_call(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.Event]:
+    in_doubt = hold.kind == "in_doubt"
+    if in_doubt and hold.step:
+        return _for_step(run, hold, row, decision)
+    if hold.then == "continue":
+        over = run.ending and row.state is CallState.ANSWERED
+        return [_cut_short(run, row)] if over else []
+    if hold.then == "start" and says_yes(decision.verdict):
+        # Said before the run was to end, effective after that: nothing starts any more.
+        return declined_by_end(run, row) if run.ending else []
+    return [
+        e.CallFinished(
+            call=row.ref,
+            attempt=0 if row.state is CallState.HELD else row.attempt,
+            outcome=_outcome(hold, decision),
+            why=f"{decision.by} looked into it" if in_doubt else "",
+        )
+    ]
+
+
+def _for_step(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.Event]:
+    """Say what follows for a step that was in doubt: its body goes on in any case."""
+    why = f"{decision.by} looked into it"
+    place = {"call": row.ref, "attempt": row.attempt, "step": hold.step}
+    if says_yes(decision.verdict):
+        return [e.StepVoided(**place, why=why)]
+    outcome = _outcome(hold, decision)
+    found: list[e.Event] = [e.StepFinished(**place, outcome=outcome, why=why)]
+    return [*found, _cut_short(run, row, outcome)] if run.ending else found
+
+
+def _cut_short(run: Run, row: CallRow, known: Outcome | None = None) -> e.CallFinished:
+    """End a call whose body was waiting when its run was to end."""
+    message = f"the run was to end: {run.ending_why}"
+    unknown = isinstance(known, Unknown)
+    outcome = known if unknown else Failed(error="Cancelled", message=message)
+    return e.CallFinished(call=row.ref, attempt=row.attempt, outcome=outcome)
+
+
+def declined_by_end(run: Run, row: CallRow) -> list[e.Event]:
+    """Give a call its outcome that cannot start any more."""
+    reason = f"the run was to end: {run.ending_why}"
+    return [e.CallFinished(call=row.ref, outcome=Declined(reason=reason))]
+
+
+def _outcome(hold: Hold, decision: Decision) -> Outcome:
+    match decision.verdict:
+        case Answered(value=value):
+            return Returned(value=value)
+        case Errored(message=message) if hold.kind == "in_doubt":
+            return Unknown(reason=message)
+        case Errored(message=message):
+            return Failed(error="Errored", message=message)
+        case Rejected(reason=reason):
+            return Declined(reason=reason or "rejected", by=str(decision.by))
+        case Withdrawn(reason=reason):
+            return Declined(reason=reason or "withdrawn", by=str(decision.by))
+        case _ if hold.kind == "in_doubt":
+            return Unknown(reason="nobody looked into it in time")
+        case _:
+            return Declined(reason="nobody decided in time")
+
+
+def _row(run: Run, hold: Hold) -> CallRow:
+    row = run.call(hold.call)
+    assert row is not None, "a hold belongs to a call of an open turn, or to a command"
+    return row

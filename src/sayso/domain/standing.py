@@ -1,0 +1,100 @@
+"""Where a run stands: what could go on in it, and what it waits for. Nothing here changes a run.
+
+Rule: `status_of` is the only place that knows a status.
+"""
+
+from __future__ import annotations
+
+from sayso.domain.call import CallState
+from sayso.domain.hold import Approved, Expired, Verdict
+from sayso.domain.run import CallRow, Refusal, Run, Status, Strand
+
+_S = CallState
+MAY_START = (_S.READY, _S.APPROVED)
+"""The states of a call that has not started and may."""
+_GOING = (_S.STARTED, _S.ANSWERED)
+ASKS = (_S.HELD, _S.WAITING, _S.DOUBTED)
+"""The states of a call that waits for somebody, and so has an open hold."""
+
+
+def status_of(run: Run) -> Status:
+    """Compute what the run is doing."""
+    if run.final:
+        return Status(run.final)
+    if run.holds and not has_work(run):
+        return Status.SUSPENDED
+    return Status.RUNNING
+
+
+def has_work(run: Run) -> bool:
+    """Tell whether something is executing, could start or go on, or is due a turn."""
+    for strand in run.strands:
+        if strand_due(run, strand):
+            return True
+        for call in strand.calls:
+            if call.state in _GOING:
+                return True
+    return bool(run.commands and run.calls(*_GOING)) or bool(startable(run))
+
+
+def strand_due(run: Run, strand: Strand) -> bool:
+    """Tell whether a strand is due a turn: every call has its outcome and there is news."""
+    if run.ending:
+        return False
+    for call in strand.calls:
+        if call.state is not _S.DONE:
+            return False
+    return bool(strand.calls) or strand.said > strand.seen
+
+
+def startable(run: Run) -> list[CallRow]:
+    """List the calls that could start now."""
+    if run.ending:
+        return []
+    found = [call for strand in run.strands for call in _startable(strand)]
+    return found + [call for call in run.commands if call.state in MAY_START]
+
+
+def _startable(strand: Strand) -> list[CallRow]:
+    ready = [call for call in strand.calls if call.state in MAY_START]
+    match strand.siblings:
+        case "hold" if any(_asks_first(call) for call in strand.calls):
+            return []
+        case "in_order":
+            first = next((call for call in strand.calls if call.state is not _S.DONE), None)
+            return [first] if first in ready else []
+        case _:
+            return ready
+
+
+def _asks_first(call: CallRow) -> bool:
+    """Tell whether a call waits for somebody before it has done anything."""
+    return call.state is _S.HELD or (call.state is _S.WAITING and not call.attempt)
+
+
+def stranded(run: Run) -> bool:
+    """Tell whether a call waits and asks nobody, or could go on in a run where nothing does."""
+    if run.ending and run.calls(*MAY_START, _S.ANSWERED):
+        return True
+    waiting = run.calls(*ASKS)
+    if not waiting:
+        return False
+    asking = {hold.call for hold in run.holds}
+    return any(call.ref not in asking for call in waiting)
+
+
+def has_open(run: Run) -> bool:
+    """Tell whether anything in the run is not over."""
+    return bool(run.holds) or has_work(run) or stranded(run)
+
+
+def equal_refusal(run: Run, digest: str) -> Refusal | None:
+    """Find out whether this very call was rejected or expired in this run before."""
+    return next((refusal for refusal in run.refusals if refusal.digest == digest), None)
+
+
+def says_yes(verdict: Verdict) -> bool:
+    """Tell whether a verdict lets the call start."""
+    if isinstance(verdict, Expired):
+        return verdict.silence == "approve"
+    return isinstance(verdict, Approved)
