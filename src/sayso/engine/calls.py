@@ -121,6 +121,11 @@ def _events(
     match result:
         case Done(outcome=outcome, why=why):
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome, why=why)
+        case Void(why=why, lost=True) if run.ending or attempt >= parts.bounds.attempts_max:
+            # It is not known to be undone: "declined" would be a lie, "not done" another.
+            message = f"nobody knows how it ended, after attempt {attempt}: {why}"
+            outcome = Failed(error="Interrupted", message=message)
+            return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
         case Void(why=why) if attempt >= parts.bounds.attempts_max:
             message = f"not done in {attempt} attempts, the last because: {why}"
             outcome = Failed(error="NotDone", message=message)
