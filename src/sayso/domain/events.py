@@ -91,7 +91,7 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     tool_version: str = ""
     """Set if it is not the one the call was asked for with."""
     duplicate_of: str = ""
-    """The call in doubt that this one would repeat."""
+    """The call in doubt that this one would repeat: its ref, or the id of one of another run."""
     trace: str = ""
 
 

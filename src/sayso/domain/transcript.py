@@ -5,10 +5,13 @@ What a model is shown, and what a tool is called with, comes from here and nowhe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Decision
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.run import Run
 from sayso.errors import NotUnderstood
 
 ERASED = "[erased]"
@@ -18,7 +21,12 @@ ERASED = "[erased]"
 class Transcript:
     """Everything that was said and done in a run up to some entry."""
 
-    def __init__(self, run_id: str, before: tuple[Message, ...] = ()) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        before: tuple[Message, ...] = (),
+        doubts: Mapping[tuple[str, bytes], str] | None = None,
+    ) -> None:
         self.run_id = run_id
         self.seq = 0
         """The last entry folded in."""
@@ -33,7 +41,10 @@ class Transcript:
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people decided on each call last."""
+        self.approvers: dict[str, tuple[str, ...]] = {}
+        """Who could decide on each call that was held, when it was last asked about."""
         self._before = before
+        self._doubts = doubts or {}
         self._holds: dict[int, str] = {}
         self._said: list[tuple[int, UserMessage]] = []
         self._turns: list[e.TurnTaken] = []
@@ -57,10 +68,12 @@ class Transcript:
                     self.tool_versions[call.ref] = call.tool_version
             case e.HoldOpened():
                 self._holds[event.hold] = event.call
+                self.approvers[event.call] = event.approvers
                 if event.tool_version:
                     self.tool_versions[event.call] = event.tool_version
             case e.HoldRevised():
                 self.args[self._ref(event.hold)] = bytes(event.args)
+                self.approvers[self._ref(event.hold)] = event.approvers
             case e.HoldSettled():
                 self.decisions[self._ref(event.hold)] = event.decision
             case e.DecisionUndone():
@@ -97,6 +110,17 @@ class Transcript:
             found.append(waiting[1])
             waiting = next(said, None)
         return tuple(found)
+
+    def doubted(self, run: Run) -> dict[tuple[str, bytes], str]:
+        """Give the calls whose outcome nobody knows, by tool and arguments: their refs, and for
+        those of earlier runs of the thread their ids. What was redacted cannot be compared.
+        """
+        mine = {
+            (self.calls[ref].tool, self.args[ref]): ref
+            for _, ref in run.doubts
+            if ref in self.calls
+        }
+        return {**self._doubts, **mine}
 
     def _ref(self, hold: int) -> str:
         # The entry that opened the hold may be redacted.

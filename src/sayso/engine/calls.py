@@ -144,7 +144,8 @@ async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
     run = (await parts.ledger.live(run_id)).run
     call = transcript.calls[ref]
     tool = parts.drivers[run.agent].tools.get(call.tool)
-    return parts.gate.doubt_ruling(run, tool, call.tool, transcript.args[ref])
+    asked = transcript.approvers.get(ref, ())
+    return parts.gate.doubt_ruling(run, tool, call.tool, transcript.args[ref], asked=asked)
 
 
 def context_of(parts: Parts, run: Run, ref: str, attempt: int) -> Context:
