@@ -93,7 +93,7 @@ def test_a_wait_that_takes_too_long_ends(app):
 def test_holds_are_listed_looked_at_and_undone(app, teller):
     run = app.start("teller", "Pay", by="mira")
     hold = run.wait(timeout=10).holds[0]
-    app.decide(hold, approve(), by="mira", undo="1h")
+    app.decide(hold, approve(), by="mira", undo="9m")
     undone = app.undo(hold, by="mira")
 
     assert [found.id for found in app.holds(by="mira")] == [hold.id]

@@ -501,7 +501,7 @@ async def test_a_verdict_that_does_not_answer_the_ask_is_refused(place: Place) -
                 await app.decide(hold, verdict, by="mira")
 
 
-@pytest.mark.parametrize("undo", ["soon", -1, "0s", "200y", float("nan"), True, object()])
+@pytest.mark.parametrize("undo", ["soon", -1, "0s", "200y", 601, float("nan"), True, object()])
 async def test_an_undo_that_is_no_time_is_refused(place: Place, undo: Any) -> None:
     async with place.app(agent(SCRIPT, acting(place))) as app:
         run = await app.start("teller", "x", by="mira")

@@ -124,11 +124,6 @@ def startable(run: Run) -> list[CallRow]:
     return [] if run.ending else run.calls(*_WAITING)
 
 
-def orphans(run: Run, worker: str) -> list[CallRow]:
-    """List the calls that another worker started and has not finished."""
-    return [call for call in run.calls(_S.STARTED) if call.worker != worker]
-
-
 def equal_refusal(run: Run, digest: str) -> Refusal | None:
     """Find out whether this very call was rejected or expired in this run before."""
     return next((refusal for refusal in run.refusals if refusal.digest == digest), None)

@@ -177,7 +177,11 @@ def settle(
     key: str = "",
     note: str = "",
 ) -> list[e.Event]:
-    """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`."""
+    """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`.
+
+    With `undo_ms` it counts only after that time, but from the hold's deadline on at the latest:
+    taken back later it would leave a hold that nobody may decide any more.
+    """
     hold = _decidable(run, n, by=by, now=now)
     if not isinstance(verdict, _FITS[hold.kind]):
         word = VERDICT_WORDS.get(type(verdict), type(verdict).__name__)
@@ -187,11 +191,12 @@ def settle(
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
     if run.ending and says_yes(verdict):
         raise WrongVerdict("the run is being cancelled: the call cannot be run again")
+    effective_at = now + undo_ms
     decision = Decision(
         verdict=verdict,
         by=by,
         at=now,
-        effective_at=now + undo_ms,
+        effective_at=effective_at if hold.deadline is None else min(effective_at, hold.deadline),
         digest=hold.digest,
         channel=channel,
         key=key,

@@ -40,6 +40,7 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.errors import (
     AlreadyDecided,
+    BadValue,
     ConditionFailed,
     HoldExpired,
     NotAllowed,
@@ -53,6 +54,10 @@ from sayso.store.base import HoldFound, HoldQuery, Key
 
 REASON_MAX = 10_000
 HOLDS_MAX = 500
+UNDO_MAX_MS = 600_000
+"""No decision can be taken back for longer: undo is for a slip of the hand, and until it is over
+the run waits for a person who has decided.
+"""
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,6 +307,8 @@ def _check(request: Decide) -> None:
         check_text(verdict.reason, "the reason", REASON_MAX)
     if isinstance(verdict, Errored):
         check_text(verdict.message, "the message", REASON_MAX)
+    if not 0 <= request.undo_ms <= UNDO_MAX_MS:
+        raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
     check_text(request.note, "the note", REASON_MAX)
     check_text(request.channel, "the channel", KEY_MAX)
     if request.digest is not None:
