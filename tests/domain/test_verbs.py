@@ -351,7 +351,7 @@ def test_a_doubt_is_not_settled_by_silence_or_other_arguments(verdict: Verdict):
 
 
 def test_what_is_no_verdict_at_all_is_refused():
-    with pytest.raises(WrongVerdict, match="'str'"):
+    with pytest.raises(WrongVerdict, match=r"str does not answer 'hold_.*': use approve\(\), rej"):
         verbs.settle(held("d"), 1, "yes", by=MIRA, now=NOW)  # pyright: ignore[reportArgumentType]
 
 

@@ -87,7 +87,7 @@ def require(
     rule: str = "",
 ) -> Require:
     """Make a `Require`, refusing what could not work."""
-    who = () if approvers is None else tuple(approvers)
+    who = _named(approvers)
     if approvers is not None and not who:
         raise BadPolicy("a ruling needs at least one approver: nobody could ever say so")
     for one in who:
@@ -115,6 +115,17 @@ def require(
         on_reject=on_reject,
         rule=rule,
     )
+
+
+def _named(approvers: Iterable[str] | None) -> tuple[str, ...]:
+    if isinstance(approvers, str):
+        return (approvers,)  # One approver, who need not be put in a list.
+    try:
+        return () if approvers is None else tuple(approvers)
+    except TypeError:
+        raise BadPolicy(
+            f"{approvers!r} are not approvers: use a list of owner, anyone or user('name')"
+        ) from None
 
 
 class CallFacts(Value, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Declined, Outcome, Returned, Unknown
 from sayso.domain.hold import (
-    VERDICT_WORDS,
     Answered,
     Approval,
     Approved,
@@ -29,6 +28,7 @@ from sayso.domain.hold import (
     Withdrawn,
     hold_id,
     may_decide,
+    name_approvers,
     resolve_approvers,
 )
 from sayso.domain.lifecycle import FINAL, apply_all, says_yes, status_of, strand_due
@@ -52,6 +52,13 @@ _FITS: dict[str, tuple[type[Verdict], ...]] = {
     "in_doubt": (Approved, Rejected, Answered, Errored),
 }
 """Which verdicts of a person answer which kind of ask."""
+_SAID_BY: dict[type, str] = {
+    Approved: "approve()",
+    Rejected: "reject('why')",
+    Answered: "answer(value)",
+    Errored: "fail('why')",
+}
+"""What people write to give a verdict."""
 
 
 class HoldRequest(Value, frozen=True, kw_only=True):
@@ -87,7 +94,12 @@ def say(
     if supersede:
         found = _withdraw(run, by=by, now=now, reason="superseded by a new message")
     elif status_of(run) is Status.SUSPENDED:
-        raise RunWaiting(holds=[hold_id(run.id, hold.n) for hold in run.holds])
+        holds = [hold_id(run.id, hold.n) for hold in run.holds]
+        raise RunWaiting(
+            f"{run.id!r} waits for a person: decide {', '.join(holds)} first, or withdraw what it "
+            "asks with say(..., supersede=True)",
+            holds=holds,
+        )
     return [*found, e.MessageReceived(by=by, text=text, key=key)]
 
 
@@ -184,9 +196,10 @@ def settle(
     """
     hold = _decidable(run, n, by=by, now=now)
     if not isinstance(verdict, _FITS[hold.kind]):
-        word = VERDICT_WORDS.get(type(verdict), type(verdict).__name__)
-        fits = ", ".join(VERDICT_WORDS[kind] for kind in _FITS[hold.kind])
-        raise WrongVerdict(f"{word!r} does not answer an ask of kind {hold.kind!r}: use {fits}")
+        word = _SAID_BY.get(type(verdict), type(verdict).__name__)
+        fits = ", ".join(_SAID_BY[kind] for kind in _FITS[hold.kind])
+        name = hold_id(run.id, n)
+        raise WrongVerdict(f"{word} does not answer {name!r}, which asks {hold.kind!r}: use {fits}")
     if isinstance(verdict, Approved) and verdict.args is not None:
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
     if run.ending and says_yes(verdict):
@@ -349,7 +362,8 @@ def _decidable(run: Run, n: int, *, by: Principal, now: int) -> Hold:
     if hold is None:
         raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
     if not may_decide(hold.approvers, by):
-        raise NotAllowed(f"{by} may not decide {hold_id(run.id, n)!r}")
+        asked = name_approvers(hold.approvers)
+        raise NotAllowed(f"{by} may not decide {hold_id(run.id, n)!r}: it asks {asked}")
     if hold.decision is not None:
         raise AlreadyDecided(decision=hold.decision)
     if hold.deadline is not None and now >= hold.deadline:
