@@ -227,6 +227,8 @@ class ModelFailed(SaysoError):
     """The model gave no usable answer."""
 
     retryable: bool = False
+    retry_after_ms: int | None = None
+    """How long its provider asks to be left alone."""
 
 
 class WaitTimeout(SaysoError):

@@ -59,6 +59,9 @@ class Sweeper:
             # A run that this version cannot read must not keep all others waiting.
             log.warning("%s is left alone: %s", run_id, error)
             return False
+        except Exception:
+            log.exception("%s is left alone after what should not happen", run_id)
+            return False
 
     async def _expire(self, run_id: str) -> bool:
         def verb(run: Run) -> list[e.Event]:
@@ -92,4 +95,7 @@ class Sweeper:
                 return
             except StoreError as error:
                 log.warning("the sweeper goes on after: %s", error)
+            except Exception:
+                # A sweeper that has ended is missed by nobody, and no deadline is heard any more.
+                log.exception("the sweeper goes on after what should not happen")
             await asyncio.sleep(self._parts.bounds.look_s)
