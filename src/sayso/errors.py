@@ -1,4 +1,4 @@
-"""Every error Sayso raises, in one tree.
+"""Every error of Sayso's own, in one tree.
 
     SaysoError
     +-- Refused                 the request was understood and not carried out; nothing changed
@@ -126,7 +126,7 @@ class RunFinished(Refused):
 
 
 class RunWaiting(Refused):
-    """The run waits for a person: decide its holds first, or supersede them."""
+    """The run waits for a person: decide its holds first, or use say(..., supersede=True)."""
 
 
 class ThreadBusy(Refused):

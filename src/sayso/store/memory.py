@@ -17,6 +17,7 @@ from sayso.store import chain
 from sayso.store.admit import (
     check_conditions,
     check_guard,
+    check_hold_query,
     check_shape,
     hold_key,
     make_entries,
@@ -148,7 +149,7 @@ class MemoryStore:
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         self._check()
-        assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+        check_hold_query(query)
         after = read_hold_key(query.after)
         found = [self._found(row) for row in self._kept.holds.values() if _wanted(query, row)]
         found = [

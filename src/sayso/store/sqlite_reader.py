@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from sayso.errors import StoreDamaged
-from sayso.store.admit import hold_key, page_size, read_hold_key
+from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_pen import free_sql, unpack_digest
@@ -139,7 +139,7 @@ class Reader:
         return _hold(found[0]) if found else None
 
     def holds(self, query: HoldQuery) -> list[HoldFound]:
-        assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+        check_hold_query(query)
         after = read_hold_key(query.after)
         if query.run_id is not None:
             return self._holds_of_run(query, after)

@@ -232,6 +232,25 @@ class ListContract(StoreCase):
             for key in ("", "x", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1", "\u0663.\u0661"):
                 await refused(BadValue, store.holds(HoldQuery(after=key)))
 
+    async def test_a_list_of_holds_that_cannot_be_is_refused(self) -> None:
+        async with self.opened() as store:
+            await store.append(write(holds=(hold_row(),)))
+            bad: tuple[dict[str, object], ...] = (
+                {"status": "typo"},
+                {"status": "decided"},
+                {"status": None},
+                {"limit": 0},
+                {"limit": -1},
+                {"limit": True},
+                {"limit": "2"},
+            )
+            for query in bad:
+                for more in ({}, {"run_id": "run_1"}, {"who": ("user:mira",)}):
+                    asked = HoldQuery(**{**more, **query})  # pyright: ignore[reportArgumentType]
+                    await refused(BadValue, store.holds(asked))
+            told = await refused(BadValue, store.holds(HoldQuery(status="typo")))  # pyright: ignore[reportArgumentType]
+            assert "'open', 'settled', 'any'" in str(told)
+
     async def test_runs_are_due_by_store_time_most_urgent_first(self) -> None:
         async with self.opened() as store:
             now = self.clock.now()
