@@ -26,6 +26,7 @@
     |   +-- BadKeys             a key ring that cannot be read, or lacks the key
     +-- StoreError
     |   +-- StaleRun            somebody else appended first; look again
+    |   +-- StaleItem           somebody else changed the item first; look again
     |   +-- CommitUnknown       the store did not say whether it committed
     |   +-- ConditionFailed     a condition of the append no longer held at store time
     |   +-- StoreBusy           another process kept the store for too long
@@ -163,6 +164,13 @@ class StoreError(SaysoError):
 
 class StaleRun(StoreError):
     """Somebody else wrote to the run first."""
+
+
+class StaleItem(StoreError):
+    """Somebody else changed the item first; look at it again."""
+
+    rev: int
+    """The rev that it has now, or 0 if it is not there."""
 
 
 class CommitUnknown(StoreError):

@@ -7,11 +7,14 @@ and a few constraints are all that it enforces.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from sayso.domain.guard import Condition
+
+if TYPE_CHECKING:
+    from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
 """How long a worker that was not heard of is still taken for alive."""
@@ -231,6 +234,11 @@ class Store(Protocol):
     @property
     def name(self) -> str:
         """What to call the store in messages: its path or address, without any password."""
+        ...
+
+    @property
+    def shelf(self) -> Shelf:
+        """Where the same store keeps what is no run."""
         ...
 
     def now(self) -> int:

@@ -39,6 +39,7 @@ from sayso.store.base import (
     Write,
 )
 from sayso.store.clock import Clock, SystemClock
+from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -67,6 +68,7 @@ class MemoryStore:
         self._queue: list[tuple[tuple[Write, ...], asyncio.Future[Appended]]] = []
         self._watches = Watches()
         self._closed = False
+        self.shelf = MemoryShelf(self._check)
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ from sayso.store.sqlite_file import close, create, open_reader, open_writer, syn
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
+from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
 from sayso.store.watch import RunWatch, Watches
 
@@ -63,6 +64,7 @@ class SqliteStore:
         )
         self._queue = JobQueue(self._writer.give)
         self._watches = Watches(on_waiting=self._writer.waits)
+        self.shelf = SqliteShelf(self._submit, self._read)
 
     @classmethod
     async def open(

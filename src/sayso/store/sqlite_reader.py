@@ -21,6 +21,7 @@ from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_k
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_pen import free_sql, unpack_digest
+from sayso.store.sqlite_shelf import ShelfReader
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -83,6 +84,7 @@ class Reader:
 
     def __init__(self, conn: apsw.Connection) -> None:
         self._conn = conn
+        self.shelf = ShelfReader(conn)
 
     def close(self) -> None:
         close(self._conn)
