@@ -329,12 +329,18 @@ class Store(Protocol):
         """
         ...
 
-    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
-        """List the runs that are running and whose owner is dead, or past its lease."""
+    async def lost(
+        self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
+    ) -> list[Lost]:
+        """List the runs that are running and whose owner is dead, or past its lease, of these
+        agents if they are named; without the first `skip`, always in the same order.
+        """
         ...
 
-    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
-        """List the runs whose `due_at` is now or earlier by store time, most urgent first."""
+    async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
+        """List the runs whose `due_at` is now or earlier by store time, most urgent first; without
+        the first `skip`.
+        """
         ...
 
     async def close(self) -> None:

@@ -259,6 +259,8 @@ class ListContract(StoreCase):
 
             assert await store.due() == ["run_2", "run_0"]
             assert await store.due(limit=1) == ["run_2"]
+            assert await store.due(skip=1) == ["run_0"]
+            assert await store.due(skip=2) == []
             self.clock.advance(1)
             assert await store.due() == ["run_2", "run_0", "run_1"]
             await store.append(write("run_2", after=1, due_at=None))
@@ -272,6 +274,7 @@ class ListContract(StoreCase):
             assert len(await store.tail(limit=count)) == PAGE_MAX
             assert len(await store.runs(RunQuery(limit=count))) == PAGE_MAX
             assert len(await store.due(limit=count)) == PAGE_MAX
+            assert len(await store.due(skip=PAGE_MAX, limit=count)) == 1
 
 
 def _last(entries: list[Entry]) -> int:
