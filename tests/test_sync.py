@@ -49,7 +49,7 @@ def test_every_method_is_there_but_those_for_asynchronous_programs():
     assert names(RunHandle) == names(AsyncRunHandle)
 
 
-@pytest.mark.parametrize("name", sorted(names(sayso.Sayso) - {"serve", "run", "events"}))
+@pytest.mark.parametrize("name", sorted(names(sayso.Sayso) - {"serve"}))
 def test_methods_take_what_the_asynchronous_ones_take(name):
     there = inspect.signature(getattr(sayso.Sayso, name)).parameters
     here = inspect.signature(getattr(Sayso, name)).parameters
@@ -93,7 +93,7 @@ def test_a_wait_that_takes_too_long_ends(app):
 def test_holds_are_listed_looked_at_and_undone(app, teller):
     run = app.start("teller", "Pay", by="mira")
     hold = run.wait(timeout=10).holds[0]
-    app.decide(hold, approve(), by="mira", undo="1h")
+    app.decide(hold, approve(), by="mira", undo="9m")
     undone = app.undo(hold, by="mira")
 
     assert [found.id for found in app.holds(by="mira")] == [hold.id]
@@ -123,6 +123,23 @@ def test_handles_may_be_given_instead_of_ids(app):
     assert next(app.events(run.id)).type == "redacted"
     assert following.id != run.id
     assert following.wait(final=True, timeout=10).output == "Paid."
+
+
+def test_a_handle_does_where_an_id_does(app):
+    run = app.start("teller", "Pay", by="mira")
+    app.decide(run.wait(timeout=10).holds[0], approve(), by="mira")
+
+    assert [entry.type for entry in app.events(run)][-1] == "run.completed"
+    assert app.run(run).view() == run.view()
+
+
+def test_the_store_is_at_hand_while_it_is_open(teller, tmp_path):
+    app = Sayso(tmp_path / "pay.db", agents=[teller.agent])
+    with app:
+        assert app.store.name == str(tmp_path / "pay.db")
+
+    with pytest.raises(StoreClosed):
+        assert app.store
 
 
 def test_events_are_followed_to_the_end_of_the_run(app):

@@ -7,14 +7,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
 
+from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, SingleCall, describe_call
+from sayso.agents.tools import FunctionTool, check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict
@@ -36,6 +39,7 @@ from sayso.engine.sweeper import Sweeper
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadAgent,
+    BadPolicy,
     BadSetup,
     BadTool,
     BadValue,
@@ -46,7 +50,7 @@ from sayso.errors import (
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
-from sayso.store.views import HoldView, hold_view
+from sayso.store.views import HoldView, RunView, hold_view
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -101,6 +105,8 @@ class Sayso:
         self._drain_s = drain_s
         self._deps = deps
         self._bounds = bounds or Bounds()
+        if policy is not None and not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
         self._gate = Gate(policy, check_for_intervention)
         self._drivers = _drivers(agents)
         self._single = SingleCall(_tools(self._drivers, tools))
@@ -127,6 +133,9 @@ class Sayso:
         """Open the store; start a worker and a sweeper, unless `work=False`."""
         if self._parts is not None:
             raise BadSetup("this Sayso is open already")
+        for driver in self._drivers.values():
+            if self._work and isinstance(driver, Agent):
+                driver.check_model()
         store = await open_store(self._where, self._clock)
         try:
             await self._wire(store)
@@ -136,26 +145,36 @@ class Sayso:
             raise
 
     async def close(self) -> None:
-        """Wait for calls under way (`drain_s` at most), then let go of everything."""
+        """Wait for calls under way (`drain_s` at most), then let go of everything, the models'
+        connections included.
+        """
         parts = self._parts
         if parts is None:
             return
         self._parts = None
-        if self._sweeper is not None:
-            await self._sweeper.stop()
-        if self._worker is not None:
-            await self._worker.drain(self._drain_s)
-        if self._dispatch is not None:
-            self._dispatch.close()
-        if self._owns_store:
-            await parts.store.close()
+        # Last in, first out; whatever fails, the store is closed.
+        async with AsyncExitStack() as stack:
+            if self._owns_store:
+                stack.push_async_callback(parts.store.close)
+            for driver in self._drivers.values():
+                if isinstance(driver, Agent):
+                    stack.push_async_callback(driver.aclose)
+            if self._dispatch is not None:
+                stack.callback(self._dispatch.close)
+            if self._worker is not None:
+                stack.push_async_callback(self._worker.drain, self._drain_s)
+            if self._sweeper is not None:
+                stack.push_async_callback(self._sweeper.stop)
 
     async def serve(self) -> None:
         """Work until SIGTERM or SIGINT, then drain. For processes that only work."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, stop.set)
+        try:
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(name, stop.set)
+        except (NotImplementedError, RuntimeError, ValueError) as error:
+            raise BadSetup(f"serve() is for a program's main thread: {error}") from error
         try:
             async with self:
                 await stop.wait()
@@ -196,9 +215,9 @@ class Sayso:
         )
         return self.run(run_id)
 
-    def run(self, run_id: str) -> RunHandle:
+    def run(self, run: str | RunHandle) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
-        return RunHandle(self._open_parts, run_id)
+        return RunHandle(self._open_parts, _run_id(run))
 
     async def decide(
         self,
@@ -221,7 +240,7 @@ class Sayso:
         """
         if isinstance(hold, HoldView):
             digest = digest or hold.digest
-        name = hold.id if isinstance(hold, HoldView) else hold
+        name = _hold_id(hold)
         request = Decide(
             verdict=verdict,
             by=_who(by),
@@ -253,12 +272,13 @@ class Sayso:
 
     async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
         """Take back one's own decision before it is effective."""
-        name = hold.id if isinstance(hold, HoldView) else hold
+        name = _hold_id(hold)
         return hold_view(await self._open_desk.undo(name, by=_who(by)))
 
-    async def hold(self, hold_id: str) -> HoldView:
+    async def hold(self, hold: str | HoldView) -> HoldView:
         """Look at one hold, open or settled."""
-        return await self.run(_run_of(hold_id)).hold(hold_id)
+        name = _hold_id(hold)
+        return await self.run(_run_of(name)).hold(name)
 
     async def holds(
         self,
@@ -290,13 +310,12 @@ class Sayso:
         """Say something to a run. One that waits for a person refuses, unless `supersede=True`
         withdraws what it asks; to a finished run, this starts the next run of its thread.
         """
-        run_id = run.id if isinstance(run, RunHandle) else run
+        run_id = _run_id(run)
         return self.run(await self._open_desk.say(run_id, text, by=_who(by), supersede=supersede))
 
     async def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
         """End a run: open holds are withdrawn at once, calls under way are waited for."""
-        run_id = run.id if isinstance(run, RunHandle) else run
-        await self._open_desk.cancel(run_id, by=_who(by), reason=reason)
+        await self._open_desk.cancel(_run_id(run), by=_who(by), reason=reason)
 
     async def redact(
         self, run: str | RunHandle, entry: int, *, by: str | Principal, reason: str = ""
@@ -304,8 +323,7 @@ class Sayso:
         """Erase what an entry of a finished run says. That it was there, and its place in the
         chain, remain and still verify.
         """
-        run_id = run.id if isinstance(run, RunHandle) else run
-        await self._open_desk.redact(run_id, entry, by=_who(by), reason=reason)
+        await self._open_desk.redact(_run_id(run), entry, by=_who(by), reason=reason)
 
     async def gate(
         self,
@@ -322,6 +340,7 @@ class Sayso:
         crash. Tools that such calls use are given to `Sayso(tools=[...])`.
         """
         if not isinstance(tool, str):
+            check_tool(tool)
             known = self._single.tools.setdefault(tool.name, tool)
             if known is not tool:
                 raise BadTool(f"two different tools are called {tool.name!r}")
@@ -334,12 +353,12 @@ class Sayso:
         return await run.outcome(REF, timeout=timeout)
 
     def events(
-        self, run_id: str, *, after: int = 0, deltas: bool = False
+        self, run: str | RunHandle, *, after: int = 0, deltas: bool = False
     ) -> AsyncIterator[e.Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished. With `deltas`, the
         text of turns under way comes in between.
         """
-        feed = self._open_parts.feed
+        feed, run_id = self._open_parts.feed, _run_id(run)
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
 
     async def sweep(self) -> int:
@@ -388,6 +407,8 @@ class Sayso:
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
     """Open the store that a path, an address or a store object names."""
     if not isinstance(where, str | Path):
+        if not hasattr(where, "append"):
+            raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
         return where
     text = str(where)
     if text == "memory:":
@@ -405,8 +426,12 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
 
 
 def _drivers(agents: Iterable[Driver]) -> dict[str, Driver]:
+    if isinstance(agents, str | Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadAgent(f"agents is a list of agents, not {agents!r}")
     found: dict[str, Driver] = {}
     for agent in agents:
+        if not all(hasattr(agent, part) for part in ("name", "prompt", "read")):
+            raise BadAgent(f"{agent!r} is not an agent: make it with Agent(...)")
         if agent.name in found or agent.name == SINGLE:
             raise BadAgent(f"two agents are called {agent.name!r}")
         found[agent.name] = agent
@@ -414,8 +439,11 @@ def _drivers(agents: Iterable[Driver]) -> dict[str, Driver]:
 
 
 def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Tool]:
+    if isinstance(more, str | FunctionTool) or not isinstance(more, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadTool(f"tools is a list of tools, not {more!r}")
     found: dict[str, Tool] = {}
     for tool in more:
+        check_tool(tool)
         if tool.name in found:
             raise BadTool(f"two tools are called {tool.name!r}")
         found[tool.name] = tool
@@ -425,10 +453,27 @@ def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Too
     return found
 
 
+def _run_id(run: str | RunHandle) -> str:
+    return run.id if isinstance(run, RunHandle) else run
+
+
+def _hold_id(hold: str | HoldView) -> str:
+    match hold:
+        case HoldView():
+            return hold.id
+        case RunView():  # pyright: ignore[reportUnnecessaryComparison]
+            asked = ", ".join(repr(one.id) for one in hold.holds) or "it has none open"
+            raise UnknownHold(f"the view of the run {hold.id!r} is not a hold; its holds: {asked}")
+        case str():
+            return hold
+        case _:
+            raise UnknownHold(f"{type(hold).__name__} is no hold: give its view, or its id")
+
+
 def _run_of(hold_id: str) -> str:
     from sayso.domain.hold import read_id
 
-    place = read_id("hold", hold_id) if isinstance(hold_id, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    place = read_id("hold", hold_id)
     if place is None or not is_run_id(place[0]):
         raise UnknownHold(f"{hold_id!r} is not the id of a hold")
     return place[0]

@@ -1,4 +1,4 @@
-"""Every error Sayso raises, in one tree.
+"""Every error of Sayso's own, in one tree.
 
     SaysoError
     +-- Refused                 the request was understood and not carried out; nothing changed
@@ -26,6 +26,7 @@
     |   +-- BadKeys             a key ring that cannot be read, or lacks the key
     +-- StoreError
     |   +-- StaleRun            somebody else appended first; look again
+    |   +-- StaleItem           somebody else changed the item first; look again
     |   +-- CommitUnknown       the store did not say whether it committed
     |   +-- ConditionFailed     a condition of the append no longer held at store time
     |   +-- StoreBusy           another process kept the store for too long
@@ -126,7 +127,7 @@ class RunFinished(Refused):
 
 
 class RunWaiting(Refused):
-    """The run waits for a person: decide its holds first, or supersede them."""
+    """The run waits for a person: decide its holds first, or use say(..., supersede=True)."""
 
 
 class ThreadBusy(Refused):
@@ -163,6 +164,13 @@ class StoreError(SaysoError):
 
 class StaleRun(StoreError):
     """Somebody else wrote to the run first."""
+
+
+class StaleItem(StoreError):
+    """Somebody else changed the item first; look at it again."""
+
+    rev: int
+    """The rev that it has now, or 0 if it is not there."""
 
 
 class CommitUnknown(StoreError):
@@ -227,6 +235,8 @@ class ModelFailed(SaysoError):
     """The model gave no usable answer."""
 
     retryable: bool = False
+    retry_after_ms: int | None = None
+    """How long its provider asks to be left alone."""
 
 
 class WaitTimeout(SaysoError):

@@ -26,6 +26,7 @@ from sayso.domain.value import Principal
 from sayso.engine import handle as _handle
 from sayso.engine.feed import Delta
 from sayso.errors import BadSetup, StoreClosed, StoreForked
+from sayso.store.base import Store
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -226,9 +227,14 @@ class Sayso(_Bridged[_app.Sayso]):
     cancel = _of_run(_app.Sayso.cancel)
     redact = _of_run(_app.Sayso.redact)
 
-    def run(self, run_id: str) -> RunHandle:
+    @property
+    def store(self) -> Store:
+        """The open store. Its methods are asynchronous, and belong on the loop's thread."""
+        return self._opened.store
+
+    def run(self, run: str | RunHandle) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
-        return RunHandle(self, self._opened.run(run_id))
+        return RunHandle(self, self._opened.run(_id(run)))
 
     def say(
         self, run: str | RunHandle, text: str, *, by: str | Principal, supersede: bool = False
@@ -238,14 +244,14 @@ class Sayso(_Bridged[_app.Sayso]):
         return RunHandle(self, self._run(said))
 
     def events(
-        self, run_id: str, *, after: int = 0, deltas: bool = False
+        self, run: str | RunHandle, *, after: int = 0, deltas: bool = False
     ) -> Iterator[Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished.
 
         With `deltas`, the text of turns under way comes in between.
         """
         # Whoever drops the iterator drops the stream, and the loop then ends that by itself.
-        stream = self._opened.events(run_id, after=after, deltas=deltas)
+        stream = self._opened.events(_id(run), after=after, deltas=deltas)
         while (found := self._run(_next(stream))) is not None:
             yield found
 
@@ -263,7 +269,7 @@ class Sayso(_Bridged[_app.Sayso]):
 
 
 def _id(run: str | RunHandle) -> str:
-    return run if isinstance(run, str) else run.id
+    return run.id if isinstance(run, RunHandle) else run
 
 
 async def _next(stream: AsyncIterator[T]) -> T | None:

@@ -14,6 +14,7 @@ import pytest
 from sayso.agents.agent import Agent
 from sayso.agents.models import resolve
 from sayso.agents.models.pydantic_ai import PydanticAIModel
+from sayso.agents.tools import tool
 from sayso.domain.call import Call, Declined, Failed, Outcome, Returned, Unknown, call_id
 from sayso.domain.digest import encode_value
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
@@ -30,6 +31,7 @@ ANTHROPIC = "anthropic:test-1"
 NOT_ALLOWED = "This call is not allowed. Do not try again; find another way or explain."
 
 
+@tool
 def pay(amount: float, to: str = "Jiro") -> str:
     """Pay somebody."""
     return f"{amount} to {to}"
@@ -364,6 +366,15 @@ def test_the_provider_says_how_long_to_wait(server: OpenAIServer) -> None:
     server.says(Reply(status=429, body={"error": {}}, headers={"Retry-After": "3"}))
 
     assert fails(USER).retry_after_ms == 3000
+
+
+def test_a_wait_without_end_is_a_day(server: OpenAIServer) -> None:
+    endless = "1" + "0" * 306
+    server.says(Reply(status=429, body={"error": {}}, headers={"Retry-After": endless}))
+
+    error = fails(USER)
+
+    assert (error.retryable, error.retry_after_ms) == (True, 86_400_000)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import sys
 import textwrap
 import threading
 from dataclasses import dataclass
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, TypedDict
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from sayso.agents.tools import FunctionTool, tool
 from sayso.domain.call import Effect
@@ -196,9 +197,77 @@ def test_a_callable_without_a_signature_is_refused() -> None:
         tool(name="pay")(max)
 
 
-def test_a_parameter_without_an_annotation_takes_anything() -> None:
+@pytest.mark.parametrize("fn", [lambda at: at, lambda at=1: at, lambda at=None: at])
+def test_a_parameter_without_an_annotation_is_refused_by_name(fn: Any) -> None:
+    with pytest.raises(BadTool, match=r"'at' of the tool 'look' has no annotation.*`Any`"):
+        tool(name="look")(fn)
+
+
+class Login(BaseModel):
+    name: str
+    password: SecretStr
+
+
+class Logins(BaseModel):
+    logins: list[Login]
+    parent: "Logins | None" = None
+
+
+@dataclass
+class Token:
+    value: SecretBytes
+
+
+class Sealed(TypedDict):
+    pin: Secret[int]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        SecretStr,
+        SecretBytes,
+        Secret[int],
+        SecretStr | None,
+        Annotated[SecretStr, "The password."],
+        dict[str, list[SecretStr]],
+        Login,
+        list[Logins],
+        Token,
+        Sealed,
+    ],
+)
+def test_a_parameter_that_hides_its_value_is_refused(kind: Any) -> None:
+    def log_in(to: Any) -> None: ...
+
+    log_in.__annotations__["to"] = kind
+
+    with pytest.raises(BadTool, match="'to' of the tool 'log_in' hides its value"):
+        tool(log_in)
+
+
+def test_a_hidden_value_behind_a_late_type_is_refused_with_the_schema() -> None:
     @tool
-    def look(at):
+    def log_in(to: "Outer") -> None: ...
+
+    class Outer(BaseModel):
+        inner: "Inner"
+
+    class Inner(BaseModel):
+        password: SecretStr
+
+    Outer.model_rebuild(_types_namespace={"Inner": Inner})
+    log_in.__wrapped__.__globals__["Outer"] = Outer
+    try:
+        with pytest.raises(BadTool, match="hides its value"):
+            log_in.freeze('{"to": {"inner": {"password": "x"}}}')
+    finally:
+        del log_in.__wrapped__.__globals__["Outer"]
+
+
+def test_a_parameter_annotated_as_anything_takes_anything() -> None:
+    @tool
+    def look(at: Any):
         return at
 
     assert run(look, {"at": [1, {"a": None}]}) == [1, {"a": None}]

@@ -31,7 +31,6 @@ from .build import (
     DONE,
     MIRA,
     NOW,
-    WORKER,
     answer,
     asked,
     begin,
@@ -306,14 +305,6 @@ def test_nothing_could_start_in_a_run_that_ends_or_has_ended():
     assert startable(run) == []
     assert startable(completed()) == []
     assert not any(strand_due(completed(), strand) for strand in completed().strands)
-
-
-def test_what_another_worker_started_is_an_orphan():
-    run = executing("d", "e")
-
-    assert [row.ref for row in orphans(run, "w2")] == ["1.0", "1.1"]
-    assert orphans(run, WORKER) == []
-    assert orphans(finish(finish(run, "1.0"), "1.1"), "w2") == []
 
 
 def test_a_late_result_changes_nothing_but_the_count_of_entries():

@@ -427,7 +427,12 @@ class Machine(RuleBasedStateMachine):
         if done:
             assert hold is not None
             REACHED[said] += 1
-            hold |= {"decided": said, "effective_at": self.now + undo, "by": by}
+            ends = (
+                self.now + undo
+                if hold["deadline"] is None
+                else min(self.now + undo, hold["deadline"])
+            )
+            hold |= {"decided": said, "effective_at": ends, "by": by}
             if not undo:
                 self.model.settle(n, said)
             self.model.after()

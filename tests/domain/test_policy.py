@@ -294,13 +294,19 @@ def test_what_cannot_be_enforced_is_forbidden_rather_than_let_go_with_less(rulin
     assert not unenforced(Require())
 
 
+@pytest.mark.parametrize("one", [user("ann"), owner, anyone])
+def test_one_approver_need_not_be_put_in_a_list(one: str):
+    assert require(approvers=one).approvers == (one,)
+
+
 @pytest.mark.parametrize(
     "setup",
     [
         {"approvers": []},
         {"approvers": ["ann"]},
         {"approvers": ["user:"]},
-        {"approvers": "owner"},
+        {"approvers": "ann"},
+        {"approvers": 5},
         {"approvers": ["role:finance"]},
         {"approvers": [1]},
         {"approvers": [None]},

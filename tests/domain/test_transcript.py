@@ -236,3 +236,34 @@ def test_a_call_asked_about_again_is_known_by_its_tools_new_version():
     story.add(*verbs.open_holds(story.run, [again], now=NOW))
 
     assert story.told().tool_versions["1.0"] == "2"
+
+
+def test_who_could_decide_on_a_call_is_who_was_asked_last():
+    story = Story()
+    story.answer("pay", "look")
+    story.hold("1.0", Require(approvers=("user:mira", "user:noor")))
+    assert story.told().approvers == {"1.0": ("user:mira", "user:noor")}
+
+    ruling = Require(approvers=("user:noor",))
+    story.add(
+        *verbs.revise(story.run, 1, args=EDITED, digest="f" * 64, ruling=ruling, by=MIRA, now=NOW)
+    )
+
+    assert story.told().approvers == {"1.0": ("user:noor",)}
+
+
+def test_what_is_in_doubt_is_found_by_tool_and_arguments():
+    story = Story()
+    story.answer("pay", "look")
+    story.add(*verbs.start_calls(story.run, [start(call(story.run, "1.0"))]))
+    doubt = verbs.doubt_call(story.run, "1.0", attempt=1, why="lost", ruling=Require(), now=NOW)
+    story.add(*doubt)
+    story.add(*verbs.settle(story.run, 1, Rejected(), by=MIRA, now=NOW))
+    before = {("pay", b"[]"): "run_0.1.0", ("pay", b"{}"): "run_0.2.0"}
+
+    found = story.told()
+    later = Transcript("run_1", doubts=before)
+
+    assert found.doubted(story.run) == {("pay", b"{}"): "1.0"}
+    # What was redacted cannot be compared, and what came later is the nearer one.
+    assert later.doubted(story.run) == before

@@ -62,6 +62,12 @@ def test_a_result_larger_than_an_argument_may_be_is_still_read():
     assert len(Returned(value=value).result()) == 300_000
 
 
+def test_a_result_shows_its_value():
+    returned = Returned(value=msgspec.Raw(b'{"paid":12400.0}'))
+
+    assert repr(returned) == 'Returned(value={"paid":12400.0})'
+
+
 def test_outcomes_are_told_apart_by_their_tag():
     data = msgspec.json.encode(Declined(reason="no", by="mira"))
 

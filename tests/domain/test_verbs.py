@@ -263,6 +263,13 @@ def test_a_decision_carries_what_an_auditor_asks():
     assert events == [e.HoldSettled(hold=1, version=1, decision=decision)]
 
 
+@pytest.mark.parametrize("undo_ms, after_ms", [(HOUR - 1, HOUR - 1), (HOUR + 1, HOUR)])
+def test_a_decision_counts_from_the_deadline_on_at_the_latest(undo_ms: int, after_ms: int):
+    run = decided(held("d", ruling=TIMED), 1, APPROVE, undo_ms=undo_ms)
+
+    assert run.due_at == NOW + after_ms
+
+
 def test_a_rejected_call_is_declined_and_the_model_goes_on():
     run = held("d")
 

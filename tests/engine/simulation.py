@@ -151,14 +151,14 @@ class _Delayed:
             await self._plan.operation(self._process, "after claim")
         return found
 
-    async def lost(self, *, limit: int = 500) -> list[Lost]:
-        found = await self._store.lost(limit=limit)
+    async def lost(self, **how: Any) -> list[Lost]:
+        found = await self._store.lost(**how)
         if found:
             await self._plan.operation(self._process, "after lost")
         return found
 
-    async def due(self, *, limit: int = 500) -> list[str]:
-        found = await self._store.due(limit=limit)
+    async def due(self, **how: Any) -> list[str]:
+        found = await self._store.due(**how)
         if found:
             await self._plan.operation(self._process, "after due")
         return found

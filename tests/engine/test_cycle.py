@@ -268,17 +268,21 @@ async def test_a_decision_takes_effect_when_its_undo_time_is_over(place: Place) 
         await judge(app.store, place.world, ("pay",))
 
 
-async def test_a_decision_made_in_time_stands_though_its_undo_ends_after_the_deadline(
+async def test_a_decision_can_be_taken_back_until_the_deadline_and_counts_from_then(
     place: Place,
 ) -> None:
     async with place.app(teller(place.world, within="10s")) as app:
         run = await app.start("teller", "Pay Jiro", by="mira")
-        await app.decide(await held(run), approve(), by="mira", undo="1m")
+        hold = await held(run)
+        await app.decide(hold, approve(), by="mira", undo="1m")
 
-        place.clock.advance("30s")
+        place.clock.advance("9s")
         await app.sweep()
-        assert (await run.view()).holds[0].status == "decided"
-        place.clock.advance("30s")
+        assert (await app.undo(hold, by="mira")).status == "open"
+        await app.decide(hold, approve(), by="mira", undo="1m")
+        place.clock.advance("1s")
+        with pytest.raises(CannotUndo):
+            await app.undo(hold, by="mira")
         await app.sweep()
         await completed(run)
 

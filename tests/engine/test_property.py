@@ -452,7 +452,9 @@ class Lifecycle(RuleBasedStateMachine):
             word = {"approve": "approved", "reject": "rejected", "answer": "answered"}
             hold.word, hold.decided_by = word.get(said, "errored"), by
             if undo:
-                hold.status, hold.effective_at = "decided", self.model.now + 5000
+                ends = self.model.now + 5000
+                ends = ends if hold.deadline is None else min(ends, hold.deadline)
+                hold.status, hold.effective_at = "decided", ends
             else:
                 self.model.settle(run, hold, hold.word, by)
             if name is not None:

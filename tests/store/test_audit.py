@@ -45,7 +45,7 @@ async def fill(store, runs=8):
             if n % 4 == 2:
                 await app.decide(two, reject("no"), by="mira")
             if n % 4 == 3:
-                await app.decide(two, approve(), by="mira", undo=3600)
+                await app.decide(two, approve(), by="mira", undo=600)
                 await app.undo(two, by="mira")
                 await app.cancel(run, by="mira")
             if n % 4 != 1:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from sayso.agents.models import check_name, resolve
-from sayso.agents.tools import NAME, FunctionTool, make_tool
+from sayso.agents.models import check_extra, check_name, resolve
+from sayso.agents.tools import NAME, FunctionTool, check_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
 from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Tool
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from sayso.agents.schema import Output
 
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
-_TOOL_PARTS = ("name", "version", "effect", "spec", "freeze", "call", "probe")
 
 
 class Agent:
     """Something that people start runs of: it asks its model, and calls the tools it asks for.
 
-    `tools` takes what `@tool` made; a plain function is made a tool with every default, so that it
-    runs without a person and never twice. `output` is the type of the result, if it is not text.
+    `tools` takes what `@tool` made, and no plain functions. `output` is the type of the result, if
+    it is not text.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Agent:
         *,
         model: str | Model,
         instructions: str = "",
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool] = (),
         output: Any = None,
         turns_max: int = 50,
         model_tries_max: int = 4,
@@ -74,6 +73,17 @@ class Agent:
             self._model = resolve(given) if isinstance(given, str) else given
         return self._model
 
+    def check_model(self) -> None:
+        """Raise `BadAgent` if its model cannot be asked here for want of the extra."""
+        if isinstance(self._given_model, str):
+            check_extra(self._given_model)
+
+    async def aclose(self) -> None:
+        """Close what its model has open in this event loop. The next turn opens it again."""
+        close = getattr(self._model or self._given_model, "aclose", None)
+        if close is not None:
+            await close()
+
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Say what to ask the model, given the conversation so far."""
         tools = tuple(self.tools.values())
@@ -104,34 +114,28 @@ class Agent:
         return f"{self.instructions}\n\n{wish}\n{schema}".lstrip()
 
 
-def _by_name(agent: str, tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+def _by_name(agent: str, tools: Iterable[Tool]) -> dict[str, Tool]:
     if isinstance(tools, str | FunctionTool) or not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadAgent(f"tools of the agent {agent!r} is a list of tools, not {tools!r}")
     found: dict[str, Tool] = {}
     for each in tools:
-        made = _tool(agent, each)
-        if made.name in found:
-            raise BadAgent(f"the agent {agent!r} has two tools called {made.name!r}")
-        found[made.name] = made
+        _check_tool(agent, each)
+        if each.name in found:
+            raise BadAgent(f"the agent {agent!r} has two tools called {each.name!r}")
+        found[each.name] = each
     return found
 
 
-def _tool(agent: str, each: Tool | Callable[..., Any]) -> Tool:
+def _check_tool(agent: str, each: Tool) -> None:
     try:
-        if all(hasattr(each, part) for part in _TOOL_PARTS):
-            made = cast("Tool", each)
-        elif callable(each):
-            made = each = make_tool(each, scope=None)
-        else:
-            raise BadAgent(f"{each!r} is not a tool of the agent {agent!r}, nor a function")
+        check_tool(each)
         if isinstance(each, FunctionTool):
             # By now every type that a signature names has to be there.
             each.check()
     except BadTool as error:
-        raise BadAgent(f"a tool of the agent {agent!r}: {error}") from error
-    if not NAME.fullmatch(made.name):
-        raise BadAgent(f"{made.name!r} cannot name a tool of the agent {agent!r}")
-    return made
+        raise BadTool(f"a tool of the agent {agent!r}: {error}") from error
+    if not NAME.fullmatch(each.name):
+        raise BadTool(f"{each.name!r} cannot name a tool of the agent {agent!r}")
 
 
 def _model(agent: str, model: Any) -> str | Model:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
-from sayso.agents.signature import REQUIRED, Parameter
+from sayso.agents.signature import REQUIRED, Parameter, check_open
 from sayso.domain.digest import decode_value, encode_value
 from sayso.errors import BadAgent, BadTool, BadValue
 
@@ -31,6 +31,9 @@ class Arguments:
         self._fields = {f"a{n}": parameter.name for n, parameter in enumerate(parameters)}
         self._model = _make_model(tool, self._fields, parameters)
         self.schema: dict[str, Any] = _make_schema(self._model, tool)
+        for parameter in parameters:
+            # Once more: by now every type that a field names is there.
+            check_open(parameter.hint, parameter.name, tool)
 
     def freeze(self, value: dict[str, Any]) -> bytes:
         """Validate arguments and dump them, or raise `BadValue` saying what does not fit."""

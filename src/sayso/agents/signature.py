@@ -11,7 +11,17 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Optional, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Optional,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -70,6 +80,7 @@ def read_signature(
         if is_context(hint):
             contexts.append(parameter.name)
             continue
+        check_open(hint, parameter.name, name)
         if parameter.default is None:
             hint = _optional(hint)
         arguments.append(Parameter(name=parameter.name, hint=hint, default=parameter.default))
@@ -85,6 +96,47 @@ def is_context(hint: Any) -> bool:
     if get_origin(hint) in (Annotated, Union, types.UnionType):
         return any(is_context(part) for part in get_args(hint))
     return hint is Context
+
+
+def check_open(hint: Any, parameter: str, tool: str) -> None:
+    """Refuse types that hide their value: people would decide on asterisks, and the tool would be
+    called with them, because what is shown is what is executed.
+    """
+    if _hides(hint, set()):
+        raise BadTool(
+            f"{parameter!r} of the tool {tool!r} hides its value (SecretStr, SecretBytes): the "
+            "tool would be called with asterisks. Take a plain type, or leave secrets to "
+            "Sayso(deps=...), where no model and no journal sees them"
+        )
+
+
+def _hides(hint: Any, seen: set[int]) -> bool:
+    # By name, because pydantic must not be imported for this; it is if anything of it is there.
+    if id(hint) in seen:
+        return False
+    seen.add(id(hint))
+    if isinstance(hint, type) and any(
+        (base.__module__, base.__name__) == ("pydantic.types", "_SecretBase")
+        for base in hint.__mro__
+    ):
+        return True
+    parts = [*get_args(hint), get_origin(hint), *_fields(hint)]
+    return any(_hides(part, seen) for part in parts if part is not None)
+
+
+def _fields(hint: Any) -> list[Any]:
+    """List the types of the fields of a model, a dataclass or a typed dictionary."""
+    if not isinstance(hint, type):
+        return []
+    fields = getattr(hint, "model_fields", None)
+    if isinstance(fields, dict):
+        return [field.annotation for field in cast("dict[str, Any]", fields).values()]
+    if not (hasattr(hint, "__dataclass_fields__") or hasattr(hint, "__total__")):
+        return []
+    try:
+        return list(get_type_hints(hint, include_extras=True).values())
+    except NameError:
+        return []  # Not there yet: looked at again once the schema is made.
 
 
 def is_native(hint: Any) -> bool:
@@ -122,7 +174,10 @@ def _resolve(
     tool: str,
 ) -> Any:
     if parameter.annotation is REQUIRED:
-        return Any
+        raise BadTool(
+            f"{parameter.name!r} of the tool {tool!r} has no annotation: give it a type, `Context` "
+            "if Sayso is to fill it in, or `Any` if anything will do"
+        )
     holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
     try:
         local = None if scope is None else dict(scope)

@@ -36,6 +36,24 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What every model provider accepts as a name."""
 
 
+_PARTS = ("name", "version", "effect", "spec", "freeze", "call", "probe")
+
+
+def check_tool(thing: Any) -> None:
+    """Refuse what is no tool. A plain function is none: it would run without anybody being asked,
+    and nothing in the program would say so.
+    """
+    if all(hasattr(thing, part) for part in _PARTS):
+        return
+    if callable(thing):
+        name = getattr(thing, "__name__", repr(thing))
+        raise BadTool(
+            f"{name!r} is a plain function: make it a tool with @tool, or with "
+            "@tool(approval=True) to have a person asked before every call"
+        )
+    raise BadTool(f"{thing!r} is not a tool: make one of a function with @tool")
+
+
 class FunctionTool(Generic[P, R]):
     """A function that agents can use; call it directly to run it without a gate."""
 

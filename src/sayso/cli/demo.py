@@ -31,6 +31,7 @@ from sayso.store.base import RunRow
 from sayso.store.views import HoldView
 from sayso.sync import Sayso
 
+_AMOUNT = click.FloatRange(min=0, min_open=True)
 WHO, OTHER = "mira", "jonas"
 NOT_AS_PROMISED = 1
 
@@ -153,7 +154,7 @@ def _ask(hold: HoldView) -> Verdict:
         case "y":
             return approve()
         case "e":
-            amount = click.prompt("   New amount", type=float)
+            amount = click.prompt("   New amount", type=_AMOUNT)
             return approve(args={**hold.args, "amount": amount})
         case _:
             return reject(click.prompt("   Why not", default="", show_default=False))

@@ -48,6 +48,9 @@ class Returned(Tagged, frozen=True, kw_only=True, tag="returned"):
 
     value: msgspec.Raw
 
+    def __repr__(self) -> str:
+        return f"Returned(value={bytes(self.value).decode(errors='replace')})"
+
     def result(self) -> Any:
         """Parse the result."""
         return decode_value(bytes(self.value), bytes_max=len(bytes(self.value)))

@@ -241,6 +241,11 @@ def name_approvers(approvers: tuple[str, ...]) -> str:
     return " or ".join(who.removeprefix("user:") for who in approvers)
 
 
+def name_approvers(approvers: tuple[str, ...]) -> str:
+    """Name approvers for people to read."""
+    return " or ".join(who.removeprefix("user:") for who in approvers)
+
+
 def hold_id(run: str, n: int) -> str:
     """Make the public id of a hold."""
     return f"hold_{run.removeprefix('run_')}.{n}"

@@ -1,7 +1,8 @@
 """One attempt of a call, and what can be said about it afterwards.
 
 Rule: what was started and then lost from sight is not a failure. For a tool that acts once, a
-timeout, a cancellation or a lost connection means that nobody knows.
+timeout, a cancellation, a lost connection or a server that broke down means that nobody knows. A
+keyed one starts again under its key: told of a failure, a model would repeat it under another.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Void(Value, frozen=True, kw_only=True):
     """The attempt had no effect, or one that may be repeated: the call may start again."""
 
     why: str
+    lost: bool = False
+    """Whether it may have had one."""
 
 
 class Doubt(Value, frozen=True, kw_only=True):
@@ -69,7 +72,7 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
         return _lost(tool, f"it was interrupted by {type(error).__name__}")
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
-        if _lost_sight(error):
+        if _lost_sight(error) or (tool.effect is not Effect.NONE and _broke_down(error)):
             return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
         return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
 
@@ -79,7 +82,8 @@ async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -
     if tool is None:
         return Doubt(why=f"{why}; its tool is no longer known")
     if tool.effect is not Effect.ONCE:
-        return Void(why=f"{why}; its effect is {tool.effect.value!r}, so it may run again")
+        may = f"{why}; its effect is {tool.effect.value!r}, so it may run again"
+        return Void(why=may, lost=tool.effect is Effect.KEYED)
     if not tool.has_probe:
         return Doubt(why=why)
     asked = asyncio.ensure_future(tool.probe(ctx, args))
@@ -116,6 +120,8 @@ def _encode(result: Any) -> bytes:
 def _lost(tool: Tool, why: str) -> Result:
     if tool.effect is Effect.ONCE:
         return Doubt(why=why)
+    if tool.effect is Effect.KEYED:
+        return Void(why=why, lost=True)
     return Done(outcome=Failed(error="Interrupted", message=why))
 
 
@@ -152,6 +158,31 @@ def _is_dead_line(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in _SIGHT_ERRNO:
         return True
     return any(_SIGHT_NAMES.search(kind.__name__) for kind in type(error).__mro__[:-2])
+
+
+_REQUEST_TIMEOUT, _SERVER_ERRORS = 408, range(500, 600)
+# Where the clients of HTTP keep the status of an answer that they raise, each in its own place.
+_STATUS_NAMES = ("status_code", "status", "code")
+
+
+def _broke_down(error: BaseException) -> bool:
+    """Tell whether an exception, or one behind it, is an HTTP answer that leaves open what was
+    done: a gateway that waited in vain, a server that broke down half-way.
+    """
+    return any(
+        status == _REQUEST_TIMEOUT or status in _SERVER_ERRORS
+        for one in _chain(error)
+        for holder in (one, _attribute(one, "response"))
+        for status in (_attribute(holder, name) for name in _STATUS_NAMES)
+        if isinstance(status, int)
+    )
+
+
+def _attribute(one: object, name: str) -> object:
+    try:
+        return getattr(one, name, None)
+    except Exception:  # noqa: BLE001 - whatever a property raises, it does not tell a status.
+        return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

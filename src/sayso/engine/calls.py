@@ -121,6 +121,11 @@ def _events(
     match result:
         case Done(outcome=outcome, why=why):
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome, why=why)
+        case Void(why=why, lost=True) if run.ending or attempt >= parts.bounds.attempts_max:
+            # It is not known to be undone: "declined" would be a lie, "not done" another.
+            message = f"nobody knows how it ended, after attempt {attempt}: {why}"
+            outcome = Failed(error="Interrupted", message=message)
+            return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
         case Void(why=why) if attempt >= parts.bounds.attempts_max:
             message = f"not done in {attempt} attempts, the last because: {why}"
             outcome = Failed(error="NotDone", message=message)
@@ -139,7 +144,8 @@ async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
     run = (await parts.ledger.live(run_id)).run
     call = transcript.calls[ref]
     tool = parts.drivers[run.agent].tools.get(call.tool)
-    return parts.gate.doubt_ruling(run, tool, call.tool, transcript.args[ref])
+    asked = transcript.approvers.get(ref, ())
+    return parts.gate.doubt_ruling(run, tool, call.tool, transcript.args[ref], asked=asked)
 
 
 def context_of(parts: Parts, run: Run, ref: str, attempt: int) -> Context:

@@ -27,6 +27,7 @@ from sayso.domain.hold import (
     Verdict,
     hold_id,
     may_decide,
+    name_approvers,
     read_id,
     resolve_approvers,
 )
@@ -40,6 +41,7 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.errors import (
     AlreadyDecided,
+    BadValue,
     ConditionFailed,
     HoldExpired,
     NotAllowed,
@@ -53,6 +55,10 @@ from sayso.store.base import HoldFound, HoldQuery, Key
 
 REASON_MAX = 10_000
 HOLDS_MAX = 500
+UNDO_MAX_MS = 600_000
+"""No decision can be taken back for longer: undo is for a slip of the hand, and until it is over
+the run waits for a person who has decided.
+"""
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +228,12 @@ class Decider:
         driver = self._parts.drivers.get(run.agent)
         tool = driver.tools.get(row.tool) if driver else None
         if driver is None or tool is None:
-            raise WrongVerdict(f"the tool {row.tool!r} is not known here: it cannot be edited")
+            missing = f"agent {run.agent!r}" if driver is None else f"tool {row.tool!r}"
+            raise WrongVerdict(
+                f"the {missing} is not known in this process, so edited arguments cannot be "
+                "checked: give this Sayso the same agents=[...], also with work=False, or decide "
+                "with approve() or reject('why')"
+            )
         args = tool.freeze(bytes(request.verdict.args))
         ruling = await self._parts.gate.rule(run, tool, args, driver.check_for_intervention)
         if isinstance(ruling, Forbid):
@@ -268,7 +279,7 @@ def _stands(found: HoldFound, by: Principal) -> Exception:
     row = found.row
     name = hold_id(row.run_id, row.n)
     if not may_decide(row.who, by):
-        return NotAllowed(f"{by} may not decide {name!r}")
+        return NotAllowed(f"{by} may not decide {name!r}: it asks {name_approvers(row.who)}")
     assert row.decision is not None, "a hold that is not open has a decision"
     decision = codec.decode_decision(row.decision)
     if isinstance(decision.verdict, Expired):
@@ -279,7 +290,11 @@ def _stands(found: HoldFound, by: Principal) -> Exception:
 
 
 def _place(prefix: str, name: str) -> tuple[str, int]:
-    place = read_id(prefix, name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnknownHold(
+            f"{type(name).__name__} is no id: give one that looks like '{prefix}_….1'"
+        )
+    place = read_id(prefix, name)
     if place is None:
         raise UnknownHold(f"there is no {name!r}: its id should look like '{prefix}_….1'")
     try:
@@ -293,7 +308,8 @@ def _check(request: Decide) -> None:
     verdict = request.verdict
     if type(verdict) not in VERDICT_WORDS:
         raise WrongVerdict(
-            f"{verdict!r} is not a verdict: use approve(), reject(), answer(), fail()"
+            f"{verdict!r} is not a verdict: use approve(), reject('why'), answer(value) or "
+            "fail('why')"
         )
     if isinstance(verdict, Answered):
         # It may have been made by hand, of bytes that two readers would read differently.
@@ -302,6 +318,8 @@ def _check(request: Decide) -> None:
         check_text(verdict.reason, "the reason", REASON_MAX)
     if isinstance(verdict, Errored):
         check_text(verdict.message, "the message", REASON_MAX)
+    if not 0 <= request.undo_ms <= UNDO_MAX_MS:
+        raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
     check_text(request.note, "the note", REASON_MAX)
     check_text(request.channel, "the channel", KEY_MAX)
     if request.digest is not None:

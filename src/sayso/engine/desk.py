@@ -5,6 +5,7 @@ Rule: who acts is given by the caller's credentials, never by what is in the req
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -66,8 +67,7 @@ class Desk:
         known = isinstance(request.agent, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         driver = self._parts.drivers.get(request.agent) if known else None
         if driver is None:
-            known = ", ".join(sorted(self._parts.drivers)) or "none"
-            raise UnknownAgent(f"there is no agent {request.agent!r}; the agents are: {known}")
+            raise _unknown_agent(request.agent, self._parts.drivers)
         _check(request)
         metadata = None if request.metadata is None else encode_value(request.metadata)
         key = idempotency_key(
@@ -197,6 +197,13 @@ class Desk:
 
     def _takes(self, agent: str) -> str:
         return "" if self._worker is None else self._worker.takes(agent)
+
+
+def _unknown_agent(name: object, drivers: Iterable[str]) -> UnknownAgent:
+    # Nobody can give an agent a name with a dot: those are our own.
+    known = ", ".join(sorted(each for each in drivers if "." not in each))
+    there = f"the agents are: {known}" if known else "there are none: give Sayso(agents=[...])"
+    return UnknownAgent(f"there is no agent {name!r}; {there}")
 
 
 def _check(request: Start) -> None:

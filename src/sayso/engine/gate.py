@@ -189,15 +189,20 @@ class Gate:
                 ruling = strictest(ruling, await self._intervene(each, facts))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
 
-    def doubt_ruling(self, run: Run, tool: Tool | None, name: str, args: bytes) -> Require:
-        """Whom to ask whether a call happened: those who could have allowed it."""
+    def doubt_ruling(
+        self, run: Run, tool: Tool | None, name: str, args: bytes, *, asked: tuple[str, ...] = ()
+    ) -> Require:
+        """Whom to ask whether a call happened: those who could have allowed it. They are the ones
+        who were `asked`; if nobody was, those whom the rules name.
+        """
         title = f"Did {name} happen?"
         if tool is None:
-            return Require(title=title, editable=False)
-        flags = [] if tool.approval is None else [tool.approval]
-        ruling = self.policy.on(self._facts(run, tool, args), *flags)
-        who = ruling.approvers if isinstance(ruling, Require) else ()
-        return Require(approvers=who, risk=tool.risk, title=title, editable=False)
+            return Require(approvers=asked, title=title, editable=False)
+        if not asked:
+            flags = [] if tool.approval is None else [tool.approval]
+            ruling = self.policy.on(self._facts(run, tool, args), *flags)
+            asked = ruling.approvers if isinstance(ruling, Require) else ()
+        return Require(approvers=asked, risk=tool.risk, title=title, editable=False)
 
     async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
         asked = asyncio.ensure_future(_answer(check, facts))
@@ -247,13 +252,10 @@ class Gate:
 
 
 def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
-    """Find a call in doubt that this one would repeat: the same tool with the same bytes, whatever
-    version of it was shown.
+    """Find a call in doubt that this one would repeat, in this run or an earlier one of its thread:
+    the same tool with the same bytes, whatever version of it was shown.
     """
-    for _, ref in run.doubts:
-        if transcript.calls[ref].tool == tool and transcript.args[ref] == args:
-            return ref
-    return ""
+    return transcript.doubted(run).get((tool, args), "")
 
 
 def stands(run: Run, ruling: Require, decision: Decision) -> bool:

@@ -41,10 +41,13 @@ class RunHandle:
         """Look at the run's status alone."""
         return (await self._row()).status
 
-    async def hold(self, hold_id: str) -> HoldView:
+    async def hold(self, hold: str | HoldView) -> HoldView:
         """Look at one of its holds, open or settled."""
         look_up(self.id)
-        place = read_id("hold", hold_id) if isinstance(hold_id, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        hold_id = hold.id if isinstance(hold, HoldView) else hold
+        if not isinstance(hold_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnknownHold(f"{type(hold_id).__name__} is no id: one looks like 'hold_….1'")
+        place = read_id("hold", hold_id)
         found = None
         if place is not None and place[0] == self.id:
             found = await self._parts.store.hold(self.id, place[1])

@@ -216,7 +216,7 @@ class Ledger:
             if found is not None and found.seq == live.run.seq:
                 return found
             if found is None:
-                found = Transcript(run_id, await self._history(live.run.previous))
+                found = await self._continued(live.run)
             for entry in await read_journal(self.store, run_id, after=found.seq):
                 if entry.seq > found.seq:
                     found.add(entry.seq, decode(entry))
@@ -228,15 +228,20 @@ class Ledger:
             # What is missing is on its way to the store.
             await live.idle.wait()
 
-    async def _history(self, previous: str) -> tuple[Message, ...]:
-        runs: list[str] = []
+    async def _continued(self, run: Run) -> Transcript:
+        """Begin a run's transcript where those of its thread's earlier runs end."""
+        runs: list[Run] = []
+        previous = run.previous
         while previous and len(runs) < THREAD_MAX:
-            runs.append(previous)
-            previous = (await self._read(previous)).run.previous
+            runs.append((await self._read(previous)).run)
+            previous = runs[-1].previous
         messages: tuple[Message, ...] = ()
-        for run_id in reversed(runs):
-            messages = (await read_transcript(self.store, run_id, messages)).messages()
-        return messages
+        doubts: dict[tuple[str, bytes], str] = {}
+        for each in reversed(runs):
+            told = await read_transcript(self.store, each.id, messages)
+            messages = told.messages()
+            doubts |= {what: call_id(each.id, ref) for what, ref in told.doubted(each).items()}
+        return Transcript(run.id, messages, doubts)
 
     async def _finish(
         self, run_id: str, send: Callable[[Live], _Sent | None], sent: _Sent | None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sayso.domain import events as e
 from sayso.domain import settling
@@ -17,9 +18,12 @@ from sayso.domain.run import Run
 from sayso.engine.parts import Parts
 from sayso.engine.worker import Worker
 from sayso.errors import ConditionFailed, SaysoError, StoreClosed, StoreError
-from sayso.store.base import Lost
+from sayso.store.base import PAGE_MAX, Lost
 
 log = logging.getLogger("sayso")
+
+PAGES_MAX = 200
+"""No sweep is longer; what is left then is for the next one."""
 
 
 class Sweeper:
@@ -42,13 +46,22 @@ class Sweeper:
 
     async def sweep(self) -> int:
         """Do everything that is due now; say how many runs were touched."""
-        touched = 0
-        for run_id in await self._parts.store.due():
-            touched += await self._apart(run_id, self._expire(run_id))
+        touched = await _page_by_page(self._expire_page)
         if self._worker is not None:
-            for lost in await self._parts.store.lost():
-                touched += await self._apart(lost.run_id, self._rescue(self._worker, lost))
+            touched += await _page_by_page(partial(self._rescue_page, self._worker))
         return touched
+
+    async def _expire_page(self, skip: int) -> tuple[int, int]:
+        page = await self._parts.store.due(skip=skip)
+        done = [await self._apart(run_id, self._expire(run_id)) for run_id in page]
+        return len(page), sum(done)
+
+    async def _rescue_page(self, worker: Worker, skip: int) -> tuple[int, int]:
+        # Runs of other agents cannot be gone on with here, so they need not be read.
+        agents = [agent for agent in self._parts.drivers if worker.takes(agent)]
+        page = await self._parts.store.lost(agents=agents, skip=skip)
+        done = [await self._apart(lost.run_id, self._rescue(worker, lost)) for lost in page]
+        return len(page), sum(done)
 
     async def _apart(self, run_id: str, work: Awaitable[bool]) -> bool:
         try:
@@ -58,6 +71,9 @@ class Sweeper:
         except SaysoError as error:
             # A run that this version cannot read must not keep all others waiting.
             log.warning("%s is left alone: %s", run_id, error)
+            return False
+        except Exception:
+            log.exception("%s is left alone after what should not happen", run_id)
             return False
 
     async def _expire(self, run_id: str) -> bool:
@@ -92,4 +108,21 @@ class Sweeper:
                 return
             except StoreError as error:
                 log.warning("the sweeper goes on after: %s", error)
+            except Exception:
+                # A sweeper that has ended is missed by nobody, and no deadline is heard any more.
+                log.exception("the sweeper goes on after what should not happen")
             await asyncio.sleep(self._parts.bounds.look_s)
+
+
+async def _page_by_page(work: Callable[[int], Awaitable[tuple[int, int]]]) -> int:
+    """Work through a list; `work` is told how many to skip, and says how many it was given and how
+    many of them it has dealt with. The others stay where they are, and must not hide the rest.
+    """
+    touched = left = 0
+    for _ in range(PAGES_MAX):
+        found, done = await work(left)
+        touched += done
+        left += found - done
+        if found < PAGE_MAX:
+            break
+    return touched

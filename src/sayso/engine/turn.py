@@ -91,7 +91,9 @@ async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: 
                 raise
             log.warning("%s: the model failed (%s) and is asked again", run_id, error)
             backoff_s = parts.bounds.backoff_s * 2 ** (tried - 1)
-            await asyncio.sleep(min(backoff_s, parts.bounds.backoff_max_s))
+            # Whoever asks sooner than the provider says is only put off again, or for longer.
+            wait_s = max(backoff_s, (error.retry_after_ms or 0) / 1000)
+            await asyncio.sleep(min(wait_s, parts.bounds.backoff_max_s))
 
 
 async def _admit(

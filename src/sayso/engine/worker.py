@@ -144,6 +144,10 @@ class Worker:
                 await work()
             except StoreClosed:
                 return
-            except StoreError as error:
-                log.warning("the worker %s goes on after: %s", self.id, error)
+            except Exception as error:
+                # A worker that stopped looking, or fell silent, would be missed by nobody.
+                if isinstance(error, StoreError):
+                    log.warning("the worker %s goes on after: %s", self.id, error)
+                else:
+                    log.exception("the worker %s goes on after what should not happen", self.id)
                 await asyncio.sleep(self._parts.bounds.look_s)

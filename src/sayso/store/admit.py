@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from sayso.domain.guard import Before, Condition
 from sayso.errors import BadValue, ConditionFailed, StaleRun
 from sayso.store import chain
-from sayso.store.base import PAGE_MAX, Entry, Write
+from sayso.store.base import PAGE_MAX, Entry, HoldQuery, Write
+
+HOLD_STATUSES = ("open", "settled", "any")
 
 
 def check_shape(writes: tuple[Write, ...]) -> None:
@@ -73,6 +75,16 @@ def make_entries(write: Write, *, prev: bytes, at: int, position: int) -> list[E
             )
         )
     return made
+
+
+def check_hold_query(query: HoldQuery) -> None:
+    """Refuse a query that no list of holds answers."""
+    assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+    if query.status not in HOLD_STATUSES:
+        choices = ", ".join(map(repr, HOLD_STATUSES))
+        raise BadValue(f"{query.status!r} is no status to list holds by: use one of {choices}")
+    if type(query.limit) is not int or query.limit < 1:
+        raise BadValue(f"the limit of a page is a number from 1 on, not {query.limit!r}")
 
 
 def page_size(limit: int) -> int:

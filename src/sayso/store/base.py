@@ -7,11 +7,14 @@ and a few constraints are all that it enforces.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from sayso.domain.guard import Condition
+
+if TYPE_CHECKING:
+    from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
 """How long a worker that was not heard of is still taken for alive."""
@@ -233,6 +236,11 @@ class Store(Protocol):
         """What to call the store in messages: its path or address, without any password."""
         ...
 
+    @property
+    def shelf(self) -> Shelf:
+        """Where the same store keeps what is no run."""
+        ...
+
     def now(self) -> int:
         """Store time: milliseconds since 1970 by the store's own clock."""
         ...
@@ -321,12 +329,18 @@ class Store(Protocol):
         """
         ...
 
-    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
-        """List the runs that are running and whose owner is dead, or past its lease."""
+    async def lost(
+        self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
+    ) -> list[Lost]:
+        """List the runs that are running and whose owner is dead, or past its lease, of these
+        agents if they are named; without the first `skip`, always in the same order.
+        """
         ...
 
-    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
-        """List the runs whose `due_at` is now or earlier by store time, most urgent first."""
+    async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
+        """List the runs whose `due_at` is now or earlier by store time, most urgent first; without
+        the first `skip`.
+        """
         ...
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from sayso.store import chain
 from sayso.store.admit import (
     check_conditions,
     check_guard,
+    check_hold_query,
     check_shape,
     hold_key,
     make_entries,
@@ -38,6 +39,7 @@ from sayso.store.base import (
     Write,
 )
 from sayso.store.clock import Clock, SystemClock
+from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -66,6 +68,7 @@ class MemoryStore:
         self._queue: list[tuple[tuple[Write, ...], asyncio.Future[Appended]]] = []
         self._watches = Watches()
         self._closed = False
+        self.shelf = MemoryShelf(self._check)
 
     @property
     def name(self) -> str:
@@ -148,7 +151,7 @@ class MemoryStore:
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         self._check()
-        assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+        check_hold_query(query)
         after = read_hold_key(query.after)
         found = [self._found(row) for row in self._kept.holds.values() if _wanted(query, row)]
         found = [
@@ -195,19 +198,22 @@ class MemoryStore:
             self._kept.runs[row.id] = replace(row, owner=worker)
         return [row.id for row in free[: page_size(limit)]]
 
-    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
+    async def lost(
+        self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
+    ) -> list[Lost]:
         self._check()
         return [
             Lost(run_id=r.id, worker=r.owner, proof="dead" if r.owner in self._dead else "lease")
             for r in self._kept.runs.values()
             if r.owner and (r.owner in self._dead or self._leases.get(r.owner, 0) <= self.tick())
-        ][: page_size(limit)]
+            if agents is None or r.agent in agents
+        ][skip : skip + page_size(limit)]
 
     def kill(self, worker: str) -> None:
         """Play the death of a worker's process: from now on it is provably dead."""
         self._dead.add(worker)
 
-    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
+    async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
         self._check()
         now = self.now()
         found = [
@@ -215,7 +221,8 @@ class MemoryStore:
             for row in self._kept.runs.values()
             if row.due_at is not None and row.due_at <= now
         ]
-        return [run_id for _, run_id in sorted(found, key=lambda f: f[0])][: page_size(limit)]
+        found.sort(key=lambda one: one[0])
+        return [run_id for _, run_id in found[skip : skip + page_size(limit)]]
 
     async def close(self) -> None:
         self._commit()

@@ -31,6 +31,7 @@ from sayso.store.sqlite_file import close, create, open_reader, open_writer, syn
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
+from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
 from sayso.store.watch import RunWatch, Watches
 
@@ -63,6 +64,7 @@ class SqliteStore:
         )
         self._queue = JobQueue(self._writer.give)
         self._watches = Watches(on_waiting=self._writer.waits)
+        self.shelf = SqliteShelf(self._submit, self._read)
 
     @classmethod
     async def open(
@@ -167,8 +169,8 @@ class SqliteStore:
     async def thread(self, project: str, thread: str) -> RunRow | None:
         return self._read(lambda reader: reader.thread(project, thread))
 
-    async def due(self, *, limit: int = PAGE_MAX) -> list[str]:
-        return self._read(lambda reader: reader.due(self.now(), limit))
+    async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
+        return self._read(lambda reader: reader.due(self.now(), skip, limit))
 
     async def beat(self, worker: str) -> None:
         def do(pen: Pen) -> None:
@@ -190,17 +192,19 @@ class SqliteStore:
             return []  # The usual answer, which needs no transaction.
         return await self._submit(lambda pen: pen.claim(worker, page_size(limit), agents))
 
-    async def lost(self, *, limit: int = PAGE_MAX) -> list[Lost]:
+    async def lost(
+        self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
+    ) -> list[Lost]:
         owned = self._read(lambda reader: reader.owned())
         proofs: dict[str, Proof | None] = {
             worker: self._proof(worker, boot, lease_until)
-            for worker, boot, lease_until in {row[1:] for row in owned}
+            for worker, boot, lease_until in {row[2:] for row in owned}
         }
         return [
             Lost(run_id=run_id, worker=worker, proof=proof)
-            for run_id, worker, *_ in owned
-            if (proof := proofs[worker]) is not None
-        ][: page_size(limit)]
+            for run_id, agent, worker, *_ in owned
+            if (proof := proofs[worker]) is not None and (agents is None or agent in agents)
+        ][skip : skip + page_size(limit)]
 
     async def close(self) -> None:
         if self._pid != os.getpid():

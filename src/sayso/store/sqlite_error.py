@@ -55,5 +55,11 @@ def from_os(error: OSError, name: str) -> StoreError:
             return StoreReadOnly(f"{name!r} cannot be written to: {error.strerror}")
         case errno.ENOSPC | errno.EDQUOT:
             return StoreFull(f"{name!r} cannot be made: {error.strerror}")
+        case errno.ENOENT:
+            return StoreError(f"{name!r} cannot be made: its directory is not there; make it first")
+        case errno.EISDIR:
+            return StoreError(
+                f"{name!r} is a directory: name a file, such as {name + '/sayso.db'!r}"
+            )
         case _:
             return StoreError(f"{name!r} cannot be made: {error.strerror}")

@@ -41,6 +41,8 @@ def create(path: str) -> None:
     try:
         os.close(os.open(path, flags, 0o600))
     except FileExistsError:
+        if Path(path).is_dir():
+            raise from_os(IsADirectoryError(errno.EISDIR, ""), path) from None
         _check_not_emptied(path)
     except OSError as error:
         raise from_os(error, path) from None

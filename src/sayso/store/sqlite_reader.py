@@ -17,10 +17,11 @@ import apsw
 import msgspec
 
 from sayso.errors import StoreDamaged
-from sayso.store.admit import hold_key, page_size, read_hold_key
+from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_pen import free_sql, unpack_digest
+from sayso.store.sqlite_shelf import ShelfReader
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -42,10 +43,11 @@ _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
 where k.project = ? and k.key = ?
 """
-_DUE = "select id from runs where due_at <= ? order by due_at, k limit ?"
+_DUE = "select id from runs where due_at <= ? order by due_at, k limit ? offset ?"
 _OWNED = """
-select r.id, r.owner, w.boot, w.lease_until from runs r left join workers w on w.id = r.owner
-where r.status = 'running' and r.owner > ''
+select r.id, r.agent, r.owner, w.boot, w.lease_until
+from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > '' order by r.owner, r.k
 """
 _HOLD = f"""
 select r.id, r.project, r.agent,
@@ -83,6 +85,7 @@ class Reader:
 
     def __init__(self, conn: apsw.Connection) -> None:
         self._conn = conn
+        self.shelf = ShelfReader(conn)
 
     def close(self) -> None:
         close(self._conn)
@@ -109,14 +112,14 @@ class Reader:
         found = self._all(_KEY, (project, key))
         return KeyRow(digest=found[0][0], run_id=found[0][1], seq=found[0][2]) if found else None
 
-    def due(self, now: int, limit: int) -> list[str]:
-        return [row[0] for row in self._all(_DUE, (now, page_size(limit)))]
+    def due(self, now: int, skip: int, limit: int) -> list[str]:
+        return [row[0] for row in self._all(_DUE, (now, page_size(limit), skip))]
 
     def has_free(self, agents: Sequence[str] | None) -> bool:
         return bool(self._all(free_sql(agents), (*(agents or ()), 1)))
 
-    def owned(self) -> list[tuple[str, str, str | None, int | None]]:
-        """Every running run that has an owner: run, worker, the worker's boot id and lease."""
+    def owned(self) -> list[tuple[str, str, str, str | None, int | None]]:
+        """Every running run that has an owner: run, agent, worker, its boot id and its lease."""
         return cast("Any", self._all(_OWNED, ()))
 
     def runs(self, query: RunQuery) -> list[RunRow]:
@@ -139,7 +142,7 @@ class Reader:
         return _hold(found[0]) if found else None
 
     def holds(self, query: HoldQuery) -> list[HoldFound]:
-        assert query.suspension is None or query.run_id is not None, "a suspension is of a run"
+        check_hold_query(query)
         after = read_hold_key(query.after)
         if query.run_id is not None:
             return self._holds_of_run(query, after)

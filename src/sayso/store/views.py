@@ -119,10 +119,15 @@ def hold_view(found: HoldFound) -> HoldView:
         agent=found.agent,
         project=found.project,
         editable=ruling.editable,
-        duplicate_of=call_id(row.run_id, repeats) if repeats else None,
+        duplicate_of=_call(row.run_id, repeats) if repeats else None,
         doubt=doubt,
         decision=None if row.decision is None else codec.decode_decision(row.decision),
     )
+
+
+def _call(run_id: str, ref: str) -> str:
+    # A call of another run is named by its whole id.
+    return ref if ref.startswith("run_") else call_id(run_id, ref)
 
 
 def _args(found: HoldFound) -> bytes | None:

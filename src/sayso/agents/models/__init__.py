@@ -15,11 +15,16 @@ def check_name(name: str) -> None:
         raise BadAgent(f"{name!r} does not name a model: write 'provider:name', as 'openai:gpt-5'")
 
 
+def check_extra(name: str) -> None:
+    """Refuse a model by name where the extra that asks it is not installed. Imports nothing."""
+    if importlib.util.find_spec("pydantic_ai") is None:
+        raise BadAgent(f'the model {name!r} needs an extra: pip install "sayso[models]"')
+
+
 def resolve(name: str) -> Model:
     """Make the model of a name such as `openai:gpt-5`. It is loaded when it is first asked."""
     check_name(name)
-    if importlib.util.find_spec("pydantic_ai") is None:
-        raise BadAgent(f'the model {name!r} needs an extra: pip install "sayso[models]"')
+    check_extra(name)
     from sayso.agents.models.pydantic_ai import PydanticAIModel
 
     return PydanticAIModel(name)

@@ -40,6 +40,7 @@ from sayso.errors import BadAgent, ModelFailed, SaysoError
 RETRYABLE = frozenset({408, 409, 429})
 """The refusals that another try may overcome, beside every 5xx."""
 SAID_MAX = 500
+RETRY_AFTER_MAX_S = 86_400
 _KEY = re.compile(r"\b(?:sk|pk|rk|gsk|xai)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer \S+")
 _SAY_WHY_THEY_STOP = frozenset({"OpenAIChatModel", "AnthropicModel"})
 """The wires on which an answer without a reason to stop is one that was cut off."""
@@ -127,7 +128,8 @@ class Exchange:
         return ModelFailed(
             f"{self._name} {what}: {self._redacted(_said(error))}",
             retryable=retryable,
-            retry_after_ms=None if wait_s is None else int(wait_s * 1000),
+            # A header may say anything, endless times included.
+            retry_after_ms=None if wait_s is None else int(min(wait_s, RETRY_AFTER_MAX_S) * 1000),
         )
 
     def _redacted(self, text: str) -> str:

@@ -10,11 +10,14 @@ from sayso.testing.contract.append import AppendContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.race import RaceContract
+from sayso.testing.contract.shelf import ShelfContract
 from sayso.testing.contract.watching import WatchContract
 from sayso.testing.contract.workers import WorkerContract
 
 __all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
 
 
-class StoreContract(AppendContract, ListContract, RaceContract, WatchContract, WorkerContract):
+class StoreContract(
+    AppendContract, ListContract, RaceContract, ShelfContract, WatchContract, WorkerContract
+):
     """All that a store must do. Say how to open one, and run it."""

@@ -232,6 +232,25 @@ class ListContract(StoreCase):
             for key in ("", "x", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1", "\u0663.\u0661"):
                 await refused(BadValue, store.holds(HoldQuery(after=key)))
 
+    async def test_a_list_of_holds_that_cannot_be_is_refused(self) -> None:
+        async with self.opened() as store:
+            await store.append(write(holds=(hold_row(),)))
+            bad: tuple[dict[str, object], ...] = (
+                {"status": "typo"},
+                {"status": "decided"},
+                {"status": None},
+                {"limit": 0},
+                {"limit": -1},
+                {"limit": True},
+                {"limit": "2"},
+            )
+            for query in bad:
+                for more in ({}, {"run_id": "run_1"}, {"who": ("user:mira",)}):
+                    asked = HoldQuery(**{**more, **query})  # pyright: ignore[reportArgumentType]
+                    await refused(BadValue, store.holds(asked))
+            told = await refused(BadValue, store.holds(HoldQuery(status="typo")))  # pyright: ignore[reportArgumentType]
+            assert "'open', 'settled', 'any'" in str(told)
+
     async def test_runs_are_due_by_store_time_most_urgent_first(self) -> None:
         async with self.opened() as store:
             now = self.clock.now()
@@ -240,6 +259,8 @@ class ListContract(StoreCase):
 
             assert await store.due() == ["run_2", "run_0"]
             assert await store.due(limit=1) == ["run_2"]
+            assert await store.due(skip=1) == ["run_0"]
+            assert await store.due(skip=2) == []
             self.clock.advance(1)
             assert await store.due() == ["run_2", "run_0", "run_1"]
             await store.append(write("run_2", after=1, due_at=None))
@@ -253,6 +274,7 @@ class ListContract(StoreCase):
             assert len(await store.tail(limit=count)) == PAGE_MAX
             assert len(await store.runs(RunQuery(limit=count))) == PAGE_MAX
             assert len(await store.due(limit=count)) == PAGE_MAX
+            assert len(await store.due(skip=PAGE_MAX, limit=count)) == 1
 
 
 def _last(entries: list[Entry]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from sayso.store.base import LEASE_MS, Lost, Store
 from sayso.testing.contract.case import StoreCase, write
@@ -69,6 +70,24 @@ class WorkerContract(StoreCase):
             assert await store.lost() == [Lost(run_id="run_1", worker="w1", proof="lease")]
             await store.beat("w1")
             assert await store.lost() == []
+
+    async def test_what_is_lost_is_listed_by_agent_and_page_by_page(self) -> None:
+        async with self.opened() as store:
+            await store.beat("w1")
+            for n in range(6):
+                await store.append(write(f"run_{n}", owner="w1", agent="ab"[n % 2]))
+            self.clock.advance(LEASE_MS)
+
+            async def runs(**how: Any) -> list[str]:
+                return [found.run_id for found in await store.lost(**how)]
+
+            whole, some = await runs(), await runs(agents=["b", "c"])
+            assert sorted(whole) == [f"run_{n}" for n in range(6)]
+            assert await runs(skip=2, limit=3) == whole[2:5]
+            assert await runs(skip=6) == []
+            assert sorted(some) == ["run_1", "run_3", "run_5"]
+            assert await runs(agents=["b"], skip=1) == some[1:]
+            assert await runs(agents=[]) == []
 
     async def test_a_stepped_wall_clock_kills_nobody(self) -> None:
         async with self.opened() as store:

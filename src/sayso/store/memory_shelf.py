@@ -1,0 +1,56 @@
+"""The shelf of the store in memory."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+
+from sayso.store.shelf import Item, check_name, check_page, check_put, check_rev, check_stale
+
+
+class MemoryShelf:
+    """Keeps items for as long as the process lives; `check` raises when the store is closed."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._items: dict[tuple[str, str, str], Item] = {}
+        self._last_rev = 0
+
+    async def get(self, project: str, kind: str, id: str) -> Item | None:
+        check_name(project, kind, id)
+        self._check()
+        return self._items.get((project, kind, id))
+
+    async def put(self, project: str, kind: str, id: str, data: bytes, *, rev: int) -> Item:
+        check_put(project, kind, id, data, rev)
+        self._check()
+        check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
+        self._last_rev += 1
+        item = Item(project=project, kind=kind, id=id, rev=self._last_rev, data=data)
+        self._items[project, kind, id] = item
+        return item
+
+    async def list(
+        self, project: str, kind: str, *, after: str | None = None, limit: int = 50
+    ) -> builtins.list[Item]:
+        limit = check_page(project, kind, after, limit)
+        self._check()
+        found = [
+            item
+            for item in self._items.values()
+            if (item.project, item.kind) == (project, kind) and (after is None or item.id > after)
+        ]
+        return sorted(found, key=lambda item: item.id)[:limit]
+
+    async def drop(self, project: str, kind: str, id: str, *, rev: int | None = None) -> None:
+        check_name(project, kind, id)
+        if rev is not None:
+            check_rev(rev, least=1)
+        self._check()
+        if rev is not None:
+            check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
+        self._items.pop((project, kind, id), None)
+
+    def _rev(self, project: str, kind: str, id: str) -> int:
+        found = self._items.get((project, kind, id))
+        return 0 if found is None else found.rev
