@@ -41,6 +41,11 @@
     +-- IllegalEvent            an event that the state machine does not allow
     +-- NotUnderstood           stored or received data this version cannot read
     +-- NotDone                 raised by a tool: certainly no effect, it may be started again
+    +-- InBody                  raised inside the body of a durable tool
+    |   +-- NotAnswered         what it asked was declined, expired or withdrawn
+    |   +-- StepFailed          a step ended in an error
+    |   +-- BadAwait            it waited where a body cannot wait
+    |   +-- BodyGone            the body does not count any more: it goes on elsewhere, or never
     +-- ModelFailed             the model gave no usable answer
     +-- WaitTimeout             the wait is over, the run is not
 
@@ -229,6 +234,32 @@ class NotUnderstood(SaysoError):
 
 class NotDone(SaysoError):
     """Raised by a tool that certainly had no effect: the call may be started again."""
+
+
+class InBody(SaysoError):
+    """The body of a durable tool cannot simply go on."""
+
+
+class NotAnswered(InBody):
+    """What was asked has no answer."""
+
+    decision: Decision
+    """What was decided instead."""
+
+
+class StepFailed(InBody):
+    """A step ended in an error."""
+
+    kind: str
+    """The error's class name."""
+
+
+class BadAwait(InBody):
+    """A body waits from its own task, for one thing at a time, and never inside a step."""
+
+
+class BodyGone(InBody):
+    """This body does not count any more; whatever it still does is ignored."""
 
 
 class ModelFailed(SaysoError):

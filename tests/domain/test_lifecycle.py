@@ -20,7 +20,7 @@ from sayso.domain.hold import (
     InDoubt,
     Rejected,
 )
-from sayso.domain.lifecycle import FINAL, LEGAL, OPEN, TRANSITIONS, apply, epilogue, orphans
+from sayso.domain.lifecycle import FINAL, LEGAL, OPEN, TRANSITIONS, apply, epilogue
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of, strand_due
 from sayso.domain.value import CLOCK

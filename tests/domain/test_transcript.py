@@ -258,7 +258,7 @@ def test_what_is_in_doubt_is_found_by_tool_and_arguments():
     story.add(*verbs.start_calls(story.run, [start(call(story.run, "1.0"))]))
     doubt = verbs.doubt_call(story.run, "1.0", attempt=1, why="lost", ruling=Require(), now=NOW)
     story.add(*doubt)
-    story.add(*verbs.settle(story.run, 1, Rejected(), by=MIRA, now=NOW))
+    story.add(*settling.settle(story.run, 1, Rejected(), by=MIRA, now=NOW))
     before = {("pay", b"[]"): "run_0.1.0", ("pay", b"{}"): "run_0.2.0"}
 
     found = story.told()

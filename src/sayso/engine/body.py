@@ -1,0 +1,383 @@
+"""A durable body: a tool's own code, which takes steps, asks, and goes on from the journal.
+
+Rule 1: code outside a step may run again; a step with an outcome never does, nor is anything asked
+twice. Going through the journal again is checked place by place, and a body that comes to something
+else is not trusted.
+Rule 2: it waits from its own task, one thing at a time. Anything else is an error before anybody is
+asked, and spoils the call: what catches that error must not go on without its answer.
+Rule 3: a body that was parked, or whose waiting was cut off, does not count any more. No exception
+is relied on for that: whatever it does or returns is ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from sayso.domain import bodies, codec
+from sayso.domain import events as e
+from sayso.domain.call import Effect, Failed, Outcome, Returned
+from sayso.domain.digest import ask_digest, decode_value, encode_value, request_digest
+from sayso.domain.hold import Answered, Ask, Decision, Delegation
+from sayso.domain.run import Run
+from sayso.domain.transcript import Place
+from sayso.domain.verbs import HoldRequest
+from sayso.engine.attempt import read_error
+from sayso.engine.context import Wanted
+from sayso.engine.ids import child_id
+from sayso.engine.ledger import Verb, Written
+from sayso.engine.parts import Parts
+from sayso.engine.thread import in_thread
+from sayso.errors import BadAwait, BadTool, BodyGone, SaysoError, StepFailed
+
+NAME_MAX = 200
+
+
+class Diverged(BaseException):
+    """The body came to something else than its journal says."""
+
+
+class DurableBody:
+    """One body in memory. Made by a worker for a call that it has just started or continued."""
+
+    def __init__(
+        self, parts: Parts, run: Run, ref: str, attempt: int, places: Sequence[Place], worker: str
+    ) -> None:
+        self.ref = ref
+        self.attempt = attempt
+        self.gone = False
+        """Whether it does not count any more."""
+        self.doubt = ""
+        """Why its step is in doubt, if it is."""
+        self.diverged = ""
+        self.spoiled: SaysoError | None = None
+        self._parts = parts
+        self._run = run
+        self._worker = worker
+        self._places = list(places)
+        self._at = 0
+        self._task: asyncio.Task[bytes] | None = None
+        self._inside = ""
+        self._waiting: asyncio.Future[list[Decision]] | None = None
+        self._asked = asyncio.Event()
+
+    def start(self, work: Awaitable[bytes]) -> None:
+        """Let the body run in a task of its own."""
+        self._task = asyncio.ensure_future(_as_coroutine(work))
+        self._task.add_done_callback(_forget)
+
+    async def leg(self, timeout_s: float) -> asyncio.Task[bytes] | None:
+        """Wait until the body is over, and give its task; None if it has asked, or is gone.
+
+        Raise `TimeoutError` if it does neither in time.
+        """
+        task = self._task
+        assert task is not None, "a body is started before it is waited for"
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            done, _ = await asyncio.wait(
+                {task, asked}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            asked.cancel()
+        if self._asked.is_set():
+            return None
+        if not done:
+            raise TimeoutError
+        return task
+
+    def resume(self, attempt: int, decisions: Sequence[Decision]) -> bool:
+        """Give a waiting body its answers; False if it cannot take them any more."""
+        waiting = self._waiting
+        if self.gone or waiting is None or waiting.done():
+            return False
+        self.attempt = attempt
+        self._asked.clear()
+        waiting.set_result(list(decisions))
+        return True
+
+    def park(self) -> None:
+        """Let go of the body. It goes on from the journal, if at all."""
+        self.gone = True
+        self._asked.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def unread(self) -> int:
+        """How many places of the journal the body has not come to."""
+        return len(self._places) - self._at
+
+    async def take_step(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], effect: str
+    ) -> Any:
+        """Take a step once and for all, or give what it gave before."""
+        with _Entry(self, f"the step {name!r}"):
+            name, kind = self._check_step(name, fn, effect)
+            digest = request_digest(name, encode_value(list(args)))
+            place = self._next(name=name, digest=digest)
+            if place is None:
+                place = Place(name, digest, kind.value)
+                start = partial(bodies.start_step, name=name, digest=digest, effect=kind.value)
+                await self._write(start)
+                self._come_to(place)
+                place.outcome = await self._attempt(name, fn, args, kind)
+            assert place.outcome is not None, "a step that may run again was taken out"
+            return _value(name, place.outcome)
+
+    async def put(self, wanted: Sequence[Wanted]) -> list[Decision]:
+        """Ask, all in one suspension, and wait for every answer."""
+        with _Entry(self, "what it asks"):
+            step = self._at + 1
+            asks = [self._named(one.ask, step, index) for index, one in enumerate(wanted)]
+            place = self._next(asks=asks)
+            if place is None:
+                requests = [
+                    HoldRequest(
+                        ref=self.ref,
+                        ruling=one.ruling,
+                        ask=ask,
+                        then="continue",
+                        step=step,
+                        digest=self._digest(ask, step),
+                        policy_version=self._parts.gate.policy.version,
+                    )
+                    for one, ask in zip(wanted, asks, strict=True)
+                ]
+                now = self._parts.store.now()
+                children = [_child(self._parts, self._run, self.ref, ask, now) for ask in asks]
+                begin = [child for child in children if child is not None]
+                written = await self._write(
+                    lambda run, ref, attempt: bodies.ask(
+                        run, ref, requests, attempt=attempt, now=now
+                    ),
+                    begin,
+                )
+                self._come_to(_asked_at(written, asks))
+                return await self._wait()
+            return [place.decisions[n] for n in sorted(place.asks)]
+
+    def reveal(self, verdict: Answered) -> Any:
+        """Give what was answered, also if it is sealed."""
+        if verdict.sealed:
+            return decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
+        return verdict.result()
+
+    def enter(self, what: str) -> None:
+        """Refuse to wait where a body cannot."""
+        if self.gone:
+            raise BodyGone
+        if self.spoiled is not None:
+            raise self.spoiled
+        wrong = ""
+        if asyncio.current_task() is not self._task:
+            wrong = "is awaited from another task, such as one of gather() or wait_for()"
+        elif self._inside:
+            wrong = f"is awaited while {self._inside} is under way"
+        if wrong:
+            self.spoiled = BadAwait(f"{what} {wrong}: await it in the body itself, one at a time")
+            raise self.spoiled
+        self._inside = what
+
+    def leave(self) -> None:
+        """Let the body wait for something else."""
+        self._inside = ""
+
+    def _check_step(self, name: Any, fn: Any, effect: str) -> tuple[str, Effect]:
+        if not isinstance(name, str) or not name or len(name) > NAME_MAX:
+            raise BadTool(f"{name!r} cannot name a step: use a short text")
+        if not callable(fn):
+            raise BadTool(f"the step {name!r} is given a function and its arguments, not {fn!r}")
+        try:
+            return name, Effect(effect)
+        except ValueError:
+            raise BadTool(
+                f"{effect!r} is no effect of the step {name!r}: use 'none', 'keyed' or 'once'"
+            ) from None
+
+    def _next(
+        self, *, name: str = "", digest: str = "", asks: Sequence[Ask] = ()
+    ) -> Place | None:
+        """Give what the journal has for the place that the body comes to now, if anything."""
+        if self._at >= len(self._places):
+            return None
+        place = self._places[self._at]
+        same = (place.name, place.digest) == (name, digest)
+        if not same or [place.asks[n] for n in sorted(place.asks)] != list(asks):
+            came = f"the step {name!r}" if name else "a question"
+            had = f"the step {place.name!r}" if place.name else "a question"
+            other = "" if (came != had) else ", with other content"
+            self.diverged = (
+                f"its code has changed: at place {self._at + 1} the journal has {had}, "
+                f"and it came to {came}{other}"
+            )
+            self.gone = True
+            self._asked.set()
+            raise Diverged(self.diverged)
+        self._at += 1
+        return place
+
+    def _come_to(self, place: Place) -> None:
+        self._places.append(place)
+        self._at += 1
+
+    async def _write(
+        self,
+        verb: Callable[..., list[e.Event]],
+        begin: Sequence[e.RunStarted] = (),
+    ) -> Written:
+        """Append what the body does. If it no longer counts, nothing is, and it stops here."""
+
+        def mine(run: Run) -> list[e.Event]:
+            return verb(run, self.ref, attempt=self.attempt)
+
+        post = self._parts.ledger.post
+        written = await post(
+            self._run.id, mine, owned_by=self._worker, quiet=not begin, begin=begin
+        )
+        if not written.events:
+            if written.run.ending:
+                raise BodyGone(f"the run is to end: {written.run.ending_why}")
+            self.park()
+            raise BodyGone
+        return written
+
+    async def _attempt(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], effect: Effect
+    ) -> Outcome:
+        try:
+            result = await _call(fn, args, name)
+            outcome: Outcome = Returned(value=msgspec.Raw(self._parts.keep(result)))
+        except asyncio.CancelledError:
+            # Parked, stopped or timed out in the middle of a step: whoever looks after the call
+            # finds it without an outcome.
+            self.park()
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome.
+            lost, outcome = read_error(error)
+            if lost and effect is Effect.ONCE:
+                self.doubt = lost
+                self.gone = True
+                self._asked.set()
+                raise BodyGone from error
+        verb = partial(_finish, self.ref, self.attempt, outcome)
+        first = self._parts.ledger.post(self._run.id, verb, owned_by=self._worker, quiet=True)
+        written = await self._parts.insist(self._run.id, verb, first, owned_by=self._worker)
+        if not written.events:
+            self.park()
+            raise BodyGone
+        return outcome
+
+    async def _wait(self) -> list[Decision]:
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._asked.set()
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            # Whoever cut the wait off, the answer is still to come: only a body that goes through
+            # the journal again can be given it.
+            self.gone = True
+            raise
+        finally:
+            self._waiting = None
+
+    def _named(self, ask: Ask, step: int, index: int) -> Ask:
+        if not isinstance(ask, Delegation):
+            return ask
+        run = child_id(self._run.id, self.ref, step, index)
+        return msgspec.structs.replace(ask, run=run)
+
+    def _digest(self, ask: Ask, step: int) -> str:
+        return ask_digest(
+            project=self._run.project,
+            run=self._run.id,
+            call=self.ref,
+            step=step,
+            ask=codec.encode_ask(ask),
+        )
+
+
+class _Entry:
+    """Marks that the body waits for something, for as long as it does."""
+
+    def __init__(self, body: DurableBody, what: str) -> None:
+        self._body = body
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._body.enter(self._what)
+
+    def __exit__(self, *_: object) -> None:
+        self._body.leave()
+
+
+def _child(parts: Parts, run: Run, ref: str, ask: Ask, now: int) -> e.RunStarted | None:
+    if not isinstance(ask, Delegation):
+        return None
+    driver = parts.drivers.get(ask.agent)
+    if driver is None:
+        known = ", ".join(sorted(parts.drivers))
+        raise BadTool(f"there is no agent {ask.agent!r} to spawn; the agents are: {known}")
+    mine = parts.drivers[run.agent].turns_max
+    left = (run.turns_max or mine) - run.turns - run.spent
+    return e.RunStarted(
+        run=ask.run,
+        project=run.project,
+        agent=ask.agent,
+        by=run.by,
+        input=ask.input,
+        at=now,
+        agent_version=driver.version,
+        policy_version=parts.gate.policy.version,
+        root=run.root or run.id,
+        parent=run.id,
+        parent_call=ref,
+        lineage=(*run.lineage, run.agent),
+        turns_max=max(1, min(driver.turns_max, left)),
+    )
+
+
+def _asked_at(written: Written, asks: Sequence[Ask]) -> Place:
+    place = Place()
+    opened = [event for event in written.events if isinstance(event, e.HoldOpened)]
+    place.asks = {event.hold: ask for event, ask in zip(opened, asks, strict=True)}
+    return place
+
+
+def _finish(ref: str, attempt: int, outcome: Outcome, run: Run) -> list[e.Event]:
+    return bodies.finish_step(run, ref, attempt=attempt, outcome=outcome)
+
+
+def _value(name: str, outcome: Outcome) -> Any:
+    match outcome:
+        case Returned():
+            return outcome.result()
+        case Failed(error=kind, message=message):
+            raise StepFailed(f"the step {name!r} failed with {kind}: {message}", kind=kind)
+        case other:
+            kind = type(other).__name__
+            raise StepFailed(f"the step {name!r} is {kind}: {other.reason}", kind=kind)
+
+
+async def _call(fn: Callable[..., Any], args: Sequence[Any], name: str) -> Any:
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        return await fn(*args)
+    result = await in_thread(partial(fn, *args), {}, name)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _as_coroutine(work: Awaitable[bytes]) -> bytes:
+    return await work
+
+
+def _forget(task: asyncio.Task[bytes]) -> None:
+    if not task.cancelled():
+        task.exception()  # Whoever wants to know looks at the task.
+
+
+_ = Verb

@@ -1,0 +1,204 @@
+"""What a tool is told of its call, and what it may ask from inside its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from sayso.domain.digest import encode_value
+from sayso.domain.hold import (
+    Answered,
+    Approval,
+    Ask,
+    Decision,
+    Delegation,
+    External,
+    Rejected,
+)
+from sayso.domain.policy import Require, require
+from sayso.domain.question import Question, make_question
+from sayso.domain.standing import says_yes
+from sayso.domain.value import Principal, Value
+from sayso.errors import BadAwait, BadValue, NotAnswered
+
+
+class Wanted(Value, frozen=True, kw_only=True):
+    """Something that a body wants to know, and of whom."""
+
+    ask: Ask
+    ruling: Require = Require()
+
+
+class Suspend(Value, frozen=True, kw_only=True):
+    """Returned by a body to say: the answer to this is my outcome. Made by `Context.suspend`."""
+
+    wanted: Wanted
+
+
+class Said(Value, frozen=True, kw_only=True):
+    """What a person said to an approval inside a body; true if it was yes."""
+
+    approved: bool
+    reason: str = ""
+    by: str = ""
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+
+class Body(Protocol):
+    """What stands behind a durable body: the journal that it goes on from."""
+
+    async def take_step(
+        self, name: str, fn: Callable[..., Any], args: Sequence[Any], effect: str
+    ) -> Any:
+        """Take a step once and for all, or give what it gave before."""
+        ...
+
+    async def put(self, wanted: Sequence[Wanted]) -> list[Decision]:
+        """Ask, all in one suspension, and wait for every answer."""
+        ...
+
+    def reveal(self, verdict: Answered) -> Any:
+        """Give what was answered, also if it is sealed."""
+        ...
+
+
+class Moves:
+    """What a call changes in its run beside its outcome; it counts only if the call returns."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.made: list[Any] = []
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool is told of its call. A parameter annotated with this is filled in by Sayso.
+
+    The methods that are awaited are for bodies of `@tool(durable=True)`, and are awaited there from
+    the body itself: one at a time, never inside a step, a task or a group.
+    """
+
+    run_id: str
+    call_id: str
+    key: str
+    """The same for every attempt of this call, and for no other: give it to targets that
+    deduplicate by key.
+    """
+    attempt: int
+    by: Principal
+    """Who started the run; for a command, who invoked it."""
+    agent: str
+    project: str
+    thread: str = ""
+    deps: Any = None
+    """What was given to `Sayso(deps=...)`."""
+    strand: str = "main"
+    """The line of thought that the call belongs to."""
+    body: Body | None = None
+    moves: Moves | None = None
+    tokens: dict[str, str] = {}
+    """Access tokens of the providers that the tool signs in at."""
+
+    async def step(
+        self, name: str, fn: Callable[..., Any], *args: Any, effect: str = "once"
+    ) -> Any:
+        """Call `fn(*args)` as a step that never runs again once it has an outcome.
+
+        `effect` says what a second start would do, as for a tool. Raise `StepFailed` if it failed.
+        """
+        return await self._durable.take_step(name, fn, args, effect)
+
+    async def ask(self, question: str | Question, **options: Any) -> Any:
+        """Ask a person, and give the answer. The process need not live until then.
+
+        Takes what `question()` takes, and `approvers`, `within`, `on_silence`, `title`, `why`, `risk`.
+        Raise `NotAnswered` if there is none: declined, expired or withdrawn.
+        """
+        return (await self.ask_all([_question(question, options)]))[0]
+
+    async def ask_all(self, wanted: Iterable[str | Question | Wanted]) -> list[Any]:
+        """Ask several things at once, and give the answers in the same order."""
+        found = [one if isinstance(one, Wanted) else _question(one, {}) for one in wanted]
+        if not found:
+            raise BadValue("ask_all needs at least one question")
+        decisions = await self._durable.put(found)
+        return [self._value(decision) for decision in decisions]
+
+    async def approval(self, title: str, *, why: str = "", **options: Any) -> Said:
+        """Ask a person to say yes or no, inside the body."""
+        ruling = require(title=title, why=why, editable=False, **options)
+        (decision,) = await self._durable.put([Wanted(ask=Approval(), ruling=ruling)])
+        verdict = decision.verdict
+        reason = verdict.reason if isinstance(verdict, Rejected) else ""
+        return Said(approved=says_yes(verdict), reason=reason or decision.word, by=str(decision.by))
+
+    async def external(self, reason: str = "", metadata: Any = None, **options: Any) -> Any:
+        """Wait until something outside reports; give what it reports."""
+        ask = External(reason=reason, metadata=_raw(metadata))
+        ruling = require(title=reason, **options)
+        (decision,) = await self._durable.put([Wanted(ask=ask, ruling=ruling)])
+        return self._value(decision)
+
+    async def spawn(self, agent: str, input: str) -> Any:
+        """Let another agent do something in a run of its own, and give its output."""
+        return (await self.spawn_all([(agent, input)]))[0]
+
+    async def spawn_all(self, tasks: Iterable[tuple[str, str]]) -> list[Any]:
+        """Let agents work beside each other, and give their outputs in the same order."""
+        asks = [Delegation(run="", agent=agent, input=input) for agent, input in tasks]
+        if not asks:
+            raise BadValue("spawn_all needs at least one task")
+        decisions = await self._durable.put([Wanted(ask=ask) for ask in asks])
+        return [self._value(decision) for decision in decisions]
+
+    def suspend(
+        self,
+        question: str | Question | None = None,
+        *,
+        reason: str = "",
+        metadata: Any = None,
+        **options: Any,
+    ) -> Suspend:
+        """Say that somebody's answer is this call's outcome: `return ctx.suspend(...)`.
+
+        Without a question whatever is sent is the outcome; `metadata` goes along to whoever sends.
+        """
+        if question is not None:
+            return Suspend(wanted=_question(question, options))
+        ask = External(reason=reason, metadata=_raw(metadata))
+        return Suspend(wanted=Wanted(ask=ask, ruling=require(title=reason, **options)))
+
+    @property
+    def _durable(self) -> Body:
+        if self.body is None:
+            raise BadAwait("only the body of a tool made with @tool(durable=True) can wait")
+        return self.body
+
+    def _value(self, decision: Decision) -> Any:
+        if isinstance(decision.verdict, Answered):
+            return self._durable.reveal(decision.verdict)
+        raise NotAnswered(f"there is no answer: {decision.word} by {decision.by}", decision=decision)
+
+
+_OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
+
+
+def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
+    said = {name: options[name] for name in _OF_HOLD if name in options}
+    rest = {name: value for name, value in options.items() if name not in said}
+    if isinstance(question, Question):
+        if rest:
+            raise BadValue(f"{', '.join(rest)}: give these to question() itself")
+        made = question
+    else:
+        made = make_question(question, **rest)
+    said.setdefault("title", made.text[:200])
+    return Wanted(ask=made, ruling=require(editable=False, **said))
+
+
+def _raw(value: Any) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(encode_value(value))
+
