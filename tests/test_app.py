@@ -15,11 +15,13 @@ from sayso.errors import (
     BadPolicy,
     BadSetup,
     BadTool,
+    BadValue,
     NotAllowed,
     RunWaiting,
     StoreError,
     UnknownAgent,
     UnknownHold,
+    UnknownRun,
     WrongVerdict,
 )
 from sayso.testing import ScriptedModel, call, say
@@ -68,6 +70,11 @@ def test_what_is_no_list_of_agents_is_refused(things: Any) -> None:
 def test_what_is_no_policy_is_refused(policy: Any) -> None:
     with pytest.raises(BadPolicy, match=r"Policy\(Rule"):
         Sayso("memory:", policy=policy)
+
+
+def test_a_check_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(BadSetup, match="check_for_intervention"):
+        Sayso("memory:", check_for_intervention=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("store", [None, 5, object()])
@@ -204,7 +211,25 @@ async def test_a_handle_does_where_an_id_does() -> None:
         seen = [entry.type async for entry in app.events(run)]
 
         assert seen[-1] == "run.completed"
-        assert (await app.run(run).view()).id == run.id
+        view = await app.run(run).view()
+        assert await app.run(view).view() == view
+
+
+async def test_what_is_no_run_is_told_without_a_dump() -> None:
+    async with Sayso("memory:", agents=[teller()]) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold: Any = (await run.wait(timeout=WAIT_S)).holds[0]
+
+        for door in (
+            lambda: app.say(hold, "x", by="mira"),
+            lambda: app.cancel(hold, by="mira"),
+            lambda: app.redact(hold, 1, by="mira"),
+            lambda: app.run(hold).view(),
+        ):
+            with pytest.raises(UnknownRun, match="HoldView is no run"):
+                await door()
+        with pytest.raises(BadValue, match="'x'"):
+            app.events(run, after="x")  # type: ignore[arg-type]
 
 
 async def test_the_view_of_a_run_is_told_from_a_hold_by_name() -> None:

@@ -23,16 +23,15 @@ from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict
 from sayso.domain.message import Message
 from sayso.domain.policy import Policy, duration_ms
-from sayso.domain.value import Principal, person
+from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Desk, Start
 from sayso.engine.dispatch import LocalDispatch
 from sayso.engine.feed import Delta, Feed
 from sayso.engine.gate import Gate
 from sayso.engine.handle import RunHandle
-from sayso.engine.ids import is_run_id
-from sayso.engine.keys import KEY_MAX, check_text
 from sayso.engine.ledger import Ledger
+from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.parts import Bounds, Parts
 from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
@@ -44,7 +43,6 @@ from sayso.errors import (
     BadTool,
     BadValue,
     StoreClosed,
-    UnknownHold,
     UnknownTool,
 )
 from sayso.store.admit import page_size
@@ -107,6 +105,8 @@ class Sayso:
         self._bounds = bounds or Bounds()
         if policy is not None and not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
+        if check_for_intervention is not None and not callable(check_for_intervention):
+            raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
         self._gate = Gate(policy, check_for_intervention)
         self._drivers = _drivers(agents)
         self._single = SingleCall(_tools(self._drivers, tools))
@@ -204,7 +204,7 @@ class Sayso:
             Start(
                 agent=agent,
                 input=input,
-                by=_who(by),
+                by=read_person(by),
                 project=project or self._project,
                 thread=thread,
                 id=id,
@@ -215,9 +215,9 @@ class Sayso:
         )
         return self.run(run_id)
 
-    def run(self, run: str | RunHandle) -> RunHandle:
+    def run(self, run: str | RunHandle | RunView) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
-        return RunHandle(self._open_parts, _run_id(run))
+        return RunHandle(self._open_parts, read_run(run))
 
     async def decide(
         self,
@@ -240,10 +240,10 @@ class Sayso:
         """
         if isinstance(hold, HoldView):
             digest = digest or hold.digest
-        name = _hold_id(hold)
+        name = read_hold(hold)
         request = Decide(
             verdict=verdict,
-            by=_who(by),
+            by=read_person(by),
             digest=digest,
             key=key,
             undo_ms=0 if undo is None else duration_ms(undo),
@@ -267,18 +267,18 @@ class Sayso:
         key: str | None = None,
     ) -> list[HoldView]:
         """Decide everything that a suspension still asks, all or nothing, with one verdict."""
-        request = Decide(verdict=verdict, by=_who(by), digest=digest, key=key)
+        request = Decide(verdict=verdict, by=read_person(by), digest=digest, key=key)
         return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
 
     async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
         """Take back one's own decision before it is effective."""
-        name = _hold_id(hold)
-        return hold_view(await self._open_desk.undo(name, by=_who(by)))
+        name = read_hold(hold)
+        return hold_view(await self._open_desk.undo(name, by=read_person(by)))
 
     async def hold(self, hold: str | HoldView) -> HoldView:
         """Look at one hold, open or settled."""
-        name = _hold_id(hold)
-        return await self.run(_run_of(name)).hold(name)
+        name = read_hold(hold)
+        return await self.run(run_of(name)).hold(name)
 
     async def holds(
         self,
@@ -290,7 +290,7 @@ class Sayso:
         project: str | None = None,
     ) -> Page:
         """List holds, oldest first; with `by`, those that this person may decide."""
-        who = None if by is None else (f"user:{_who(by).id}", "anyone")
+        who = None if by is None else (f"user:{read_person(by).id}", "anyone")
         query = HoldQuery(
             project=project or self._project,
             status=status,
@@ -305,25 +305,34 @@ class Sayso:
         )
 
     async def say(
-        self, run: str | RunHandle, text: str, *, by: str | Principal, supersede: bool = False
+        self,
+        run: str | RunHandle | RunView,
+        text: str,
+        *,
+        by: str | Principal,
+        supersede: bool = False,
     ) -> RunHandle:
         """Say something to a run. One that waits for a person refuses, unless `supersede=True`
         withdraws what it asks; to a finished run, this starts the next run of its thread.
         """
-        run_id = _run_id(run)
-        return self.run(await self._open_desk.say(run_id, text, by=_who(by), supersede=supersede))
+        run_id = read_run(run)
+        return self.run(
+            await self._open_desk.say(run_id, text, by=read_person(by), supersede=supersede)
+        )
 
-    async def cancel(self, run: str | RunHandle, *, by: str | Principal, reason: str = "") -> None:
+    async def cancel(
+        self, run: str | RunHandle | RunView, *, by: str | Principal, reason: str = ""
+    ) -> None:
         """End a run: open holds are withdrawn at once, calls under way are waited for."""
-        await self._open_desk.cancel(_run_id(run), by=_who(by), reason=reason)
+        await self._open_desk.cancel(read_run(run), by=read_person(by), reason=reason)
 
     async def redact(
-        self, run: str | RunHandle, entry: int, *, by: str | Principal, reason: str = ""
+        self, run: str | RunHandle | RunView, entry: int, *, by: str | Principal, reason: str = ""
     ) -> None:
         """Erase what an entry of a finished run says. That it was there, and its place in the
         chain, remain and still verify.
         """
-        await self._open_desk.redact(_run_id(run), entry, by=_who(by), reason=reason)
+        await self._open_desk.redact(read_run(run), entry, by=read_person(by), reason=reason)
 
     async def gate(
         self,
@@ -353,12 +362,14 @@ class Sayso:
         return await run.outcome(REF, timeout=timeout)
 
     def events(
-        self, run: str | RunHandle, *, after: int = 0, deltas: bool = False
+        self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
     ) -> AsyncIterator[e.Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished. With `deltas`, the
         text of turns under way comes in between.
         """
-        feed, run_id = self._open_parts.feed, _run_id(run)
+        feed, run_id = self._open_parts.feed, read_run(run)
+        if type(after) is not int:
+            raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
 
     async def sweep(self) -> int:
@@ -451,39 +462,3 @@ def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Too
         for tool in driver.tools.values():
             found.setdefault(tool.name, tool)
     return found
-
-
-def _run_id(run: str | RunHandle) -> str:
-    return run.id if isinstance(run, RunHandle) else run
-
-
-def _hold_id(hold: str | HoldView) -> str:
-    match hold:
-        case HoldView():
-            return hold.id
-        case RunView():  # pyright: ignore[reportUnnecessaryComparison]
-            asked = ", ".join(repr(one.id) for one in hold.holds) or "it has none open"
-            raise UnknownHold(f"the view of the run {hold.id!r} is not a hold; its holds: {asked}")
-        case str():
-            return hold
-        case _:
-            raise UnknownHold(f"{type(hold).__name__} is no hold: give its view, or its id")
-
-
-def _run_of(hold_id: str) -> str:
-    from sayso.domain.hold import read_id
-
-    place = read_id("hold", hold_id)
-    if place is None or not is_run_id(place[0]):
-        raise UnknownHold(f"{hold_id!r} is not the id of a hold")
-    return place[0]
-
-
-def _who(by: str | Principal) -> Principal:
-    who = person(by)
-    if not isinstance(who, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadValue(f"{by!r} is nobody: `by` is a person's id or a Principal")
-    check_text(who.id, "the id of who acts", KEY_MAX)
-    if not who.id:
-        raise BadValue("`by` is empty: say who acts")
-    return who

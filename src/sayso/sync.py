@@ -27,6 +27,7 @@ from sayso.engine import handle as _handle
 from sayso.engine.feed import Delta
 from sayso.errors import BadSetup, StoreClosed, StoreForked
 from sayso.store.base import Store
+from sayso.store.views import RunView
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -159,10 +160,10 @@ def _started(
 
 
 def _of_run(
-    method: Callable[Concatenate[_app.Sayso, str, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Sayso, str | RunHandle, P], T]:
+    method: Callable[Concatenate[_app.Sayso, str | RunView, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Sayso, str | RunHandle | RunView, P], T]:
     @functools.wraps(method)
-    def call(self: Sayso, run: str | RunHandle, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Sayso, run: str | RunHandle | RunView, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(method(self._inner, _id(run), *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
 
     return call
@@ -232,19 +233,24 @@ class Sayso(_Bridged[_app.Sayso]):
         """The open store. Its methods are asynchronous, and belong on the loop's thread."""
         return self._opened.store
 
-    def run(self, run: str | RunHandle) -> RunHandle:
+    def run(self, run: str | RunHandle | RunView) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""
         return RunHandle(self, self._opened.run(_id(run)))
 
     def say(
-        self, run: str | RunHandle, text: str, *, by: str | Principal, supersede: bool = False
+        self,
+        run: str | RunHandle | RunView,
+        text: str,
+        *,
+        by: str | Principal,
+        supersede: bool = False,
     ) -> RunHandle:
         """Say something to a run; `sayso.Sayso.say` tells what follows."""
         said = self._inner.say(_id(run), text, by=by, supersede=supersede)
         return RunHandle(self, self._run(said))
 
     def events(
-        self, run: str | RunHandle, *, after: int = 0, deltas: bool = False
+        self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
     ) -> Iterator[Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished.
 
@@ -268,7 +274,7 @@ class Sayso(_Bridged[_app.Sayso]):
         return self._thread.run(work)
 
 
-def _id(run: str | RunHandle) -> str:
+def _id(run: str | RunHandle | RunView) -> str | RunView:
     return run.id if isinstance(run, RunHandle) else run
 
 

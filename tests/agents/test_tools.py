@@ -247,22 +247,19 @@ def test_a_parameter_that_hides_its_value_is_refused(kind: Any) -> None:
 
 
 def test_a_hidden_value_behind_a_late_type_is_refused_with_the_schema() -> None:
-    @tool
-    def log_in(to: "Outer") -> None: ...
-
     class Outer(BaseModel):
         inner: "Inner"
+
+    @tool
+    def log_in(to: Outer) -> None: ...
 
     class Inner(BaseModel):
         password: SecretStr
 
     Outer.model_rebuild(_types_namespace={"Inner": Inner})
-    log_in.__wrapped__.__globals__["Outer"] = Outer
-    try:
-        with pytest.raises(BadTool, match="hides its value"):
-            log_in.freeze('{"to": {"inner": {"password": "x"}}}')
-    finally:
-        del log_in.__wrapped__.__globals__["Outer"]
+
+    with pytest.raises(BadTool, match="hides its value"):
+        log_in.freeze('{"to": {"inner": {"password": "x"}}}')
 
 
 def test_a_parameter_annotated_as_anything_takes_anything() -> None:

@@ -331,6 +331,10 @@ def test_one_approver_need_not_be_put_in_a_list(one: str):
         {"tool": ""},
         {"tool": None},
         {"tool": 5},
+        {"forbid": True},
+        {"forbid": ""},
+        {"title": 5},
+        {"why": None},
     ],
 )
 def test_a_rule_that_could_not_work_is_refused_when_it_is_made(setup: dict[str, Any]):

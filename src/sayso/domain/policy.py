@@ -115,6 +115,9 @@ def require(
         raise BadPolicy(f"{on_silence!r} is not a silence: use one of {', '.join(SILENCES)}")
     if on_silence == "approve" and risk in HIGH:
         raise BadPolicy(f"silence must not approve a call of {risk} risk")
+    for text in (title, why):
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadPolicy(f"title and why are for people to read: {text!r} is no text")
     if on_reject not in ("tell", "cancel"):
         raise BadPolicy(f"on_reject is 'tell' or 'cancel', not {on_reject!r}")
     within_ms = None if within is None else duration_ms(within)
@@ -182,6 +185,8 @@ class Rule:
             raise BadPolicy(f"a rule names a tool, or '*' for all, not {tool!r}")
         if when is not None and not callable(when):
             raise BadPolicy(f"the condition of the rule for {tool!r} cannot be called")
+        if forbid is not None and (not isinstance(forbid, str) or not forbid):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadPolicy(f"forbid of the rule for {tool!r} says why, not {forbid!r}")
         self.tool = tool
         self.when = when
         self.name = name or tool
@@ -229,7 +234,7 @@ class Policy:
     def __init__(self, *rules: Rule, version: str = "1") -> None:
         for rule in rules:
             if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise BadPolicy(f"{rule!r} is not a Rule")
+                raise BadPolicy(f"{rule!r} is not a Rule: write Policy(Rule(...), Rule(...))")
         self.rules = rules
         self.version = version
 

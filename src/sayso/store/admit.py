@@ -101,6 +101,8 @@ def read_hold_key(key: str | None) -> tuple[int, int]:
     """Read such a key; None is the beginning. `BadValue` if it is none of ours."""
     if key is None:
         return 0, 0
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue(f"{key!r} is not where a page of holds ended: use `Page.next`")
     opened, dot, n = key.partition(".")
     if not (dot and key.isascii() and opened.isdigit() and n.isdigit()) or len(key) > 36:  # noqa: PLR2004
         raise BadValue(f"{key!r} is not where a page of holds ended")

@@ -229,8 +229,8 @@ class ListContract(StoreCase):
 
     async def test_a_key_that_no_page_ended_with_is_refused(self) -> None:
         async with self.opened() as store:
-            for key in ("", "x", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1", "\u0663.\u0661"):
-                await refused(BadValue, store.holds(HoldQuery(after=key)))
+            for key in (5, "", "x", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1", "\u0663.\u0661"):
+                await refused(BadValue, store.holds(HoldQuery(after=key)))  # pyright: ignore[reportArgumentType]
 
     async def test_a_list_of_holds_that_cannot_be_is_refused(self) -> None:
         async with self.opened() as store:
