@@ -33,20 +33,34 @@ HOLD_MOVES: dict[Then, dict[CallState, CallState]] = {
     "continue": {_S.STARTED: _S.WAITING, _S.WAITING: _S.WAITING},
 }
 """Where a hold takes its call, by what settling it will do."""
+THENS: dict[str, tuple[Then, ...]] = {
+    "approval": ("start", "continue"),
+    "in_doubt": ("start",),
+    "question": ("outcome", "continue"),
+    "sign_in": ("start", "continue"),
+    "consent": ("start", "continue"),
+    "external": ("outcome", "continue"),
+    "delegation": ("outcome", "continue"),
+}
+"""What each kind of ask may do for its call: a yes is no outcome, and an answer starts nothing."""
+_NEVER_SILENT = frozenset({"in_doubt", "sign_in", "consent"})
 
 
 def hold_opened(run: Run, event: e.HoldOpened) -> Run:
     """Ask a person."""
-    before = run.call(event.call)
     row = move(run, event.call, event, HOLD_MOVES[event.then])
-    assert before is not None  # `move` has found it.
     doubt = isinstance(event.ask, InDoubt)
     if event.hold != run.holds_opened + 1:
         raise IllegalEvent(f"hold {event.hold} is not the next one")
     if doubt != (row.state is _S.DOUBTED):
         raise IllegalEvent("only a call in doubt is asked about as one")
-    if doubt and event.ruling.on_silence == "approve":
-        raise IllegalEvent("silence never lets a call in doubt start again")
+    kind = ASK_KINDS[type(event.ask)]
+    if event.then not in THENS[kind]:
+        raise IllegalEvent(f"{event.then!r} is not what a hold that asks {kind!r} is for")
+    if kind in _NEVER_SILENT and event.ruling.on_silence == "approve":
+        raise IllegalEvent("silence never lets a call in doubt start again, nor signs anybody in")
+    if kind == "delegation" and event.deadline is not None:
+        raise IllegalEvent("a run that works on something is cancelled, not left behind")
     if run.ending and not doubt:
         raise IllegalEvent("nobody is asked for leave in a run that is to end")
     _check_place(run, event, row)
@@ -56,7 +70,7 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
     hold = Hold(
         n=event.hold,
         call=event.call,
-        kind=ASK_KINDS[type(event.ask)],
+        kind=kind,
         version=event.version,
         digest=event.digest,
         suspension=event.suspension,
@@ -65,7 +79,7 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         on_silence=event.ruling.on_silence,
         entry=run.seq,
         opened_at=event.at,
-        editable=event.ruling.editable and _about_call(event) and not doubt,
+        editable=event.ruling.editable and event.then == "start" and kind == "approval",
         on_reject=event.ruling.on_reject,
         then=event.then,
         together=event.together,
@@ -154,6 +168,8 @@ def _about_call(event: e.HoldOpened) -> bool:
 
 
 def _check_place(run: Run, event: e.HoldOpened, row: CallRow) -> None:
+    if row.stepping and not (isinstance(event.ask, InDoubt) and event.ask.step):
+        raise IllegalEvent(f"step {row.step} of {event.call} has to be looked into first")
     if _about_call(event):
         # A tool that was upgraded while its call waited is asked about again, under a new digest.
         anew = event.version == row.version + 1
@@ -167,14 +183,14 @@ def _check_place(run: Run, event: e.HoldOpened, row: CallRow) -> None:
             raise IllegalEvent(f"step {event.ask.step} of {event.call} is not in doubt")
     elif event.then == "continue":
         joins = any(hold.step == event.step for hold in run.holds_of(event.call))
-        if row.stepping or event.step != (row.step if joins else row.step + 1):
+        if event.step != (row.step if joins else row.step + 1):
             raise IllegalEvent(f"the body of {event.call} is not at step {event.step}")
 
 
 def _check_alone(run: Run, event: e.HoldOpened) -> None:
     # Only a body asks several things at once, all in one append.
     for hold in run.holds_of(event.call):
-        if event.then != "continue" or hold.suspension != event.suspension:
+        if {event.then, hold.then} != {"continue"} or hold.suspension != event.suspension:
             raise IllegalEvent(f"the call {event.call} has an open hold")
 
 

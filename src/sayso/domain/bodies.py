@@ -13,8 +13,8 @@ from sayso.domain.call import CallState, Outcome
 from sayso.domain.hold import InDoubt
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
-from sayso.domain.settling import Draft
-from sayso.domain.verbs import HoldRequest, Start, open_holds
+from sayso.domain.settling import Draft, cut_short
+from sayso.domain.verbs import HoldRequest, Start, open_holds, unsilenced
 
 
 def continue_call(run: Run, start: Start) -> list[e.Event]:
@@ -75,7 +75,8 @@ def park(run: Run, ref: str, *, attempt: int, why: str, again: bool = False) -> 
     if row.stepping and again:
         found.append(e.StepVoided(call=ref, attempt=attempt, step=row.step, why=why))
     found.append(e.BodyParked(call=ref, attempt=attempt, why=why))
-    return found
+    # In a run that is to end no body goes on.
+    return [*found, cut_short(run, row)] if run.ending else found
 
 
 def doubt_step(
@@ -88,7 +89,7 @@ def doubt_step(
     draft = Draft(run)
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
     doubt = InDoubt(attempt=attempt, worker=row.worker, why=why, step=row.step)
-    request = HoldRequest(ref=ref, ruling=ruling, ask=doubt, digest=digest)
+    request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=doubt, digest=digest)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events
 

@@ -233,12 +233,7 @@ def may_decide(approvers: tuple[str, ...], by: Principal, kind: str = "approval"
     """
     if by.kind == "person":
         return "anyone" in approvers or f"user:{by.id}" in approvers
-    return kind == "external" and f"{by.kind}:{by.id}" in approvers
-
-
-def name_approvers(approvers: tuple[str, ...]) -> str:
-    """Name approvers for people to read."""
-    return " or ".join(who.removeprefix("user:") for who in approvers)
+    return kind == "external" and by.kind == "service" and f"service:{by.id}" in approvers
 
 
 def name_approvers(approvers: tuple[str, ...]) -> str:

@@ -7,6 +7,8 @@ Rule 2: time, ids and randomness come in as arguments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Declined, Failed, Outcome, Returned, Unknown
 from sayso.domain.hold import (
@@ -159,6 +161,19 @@ def sweep(run: Run, *, now: int) -> list[e.Event]:
     return draft.events
 
 
+def verdict_of(run: Run, events: Sequence[e.Event]) -> Verdict:
+    """Say what the end of a run, brought by these events, is to the run that waits for it."""
+    for event in events:
+        match event:
+            case e.RunCompleted(output=output):
+                return Answered(value=output)
+            case e.RunFailed(error=error):
+                return Errored(message=f"{run.agent} failed: {error}")
+            case _:
+                pass
+    return Errored(message=f"{run.agent} was cancelled: {run.ending_why or 'no reason was given'}")
+
+
 def cancel(
     run: Run, *, by: Principal, now: int, reason: str = "", error: str = ""
 ) -> list[e.Event]:
@@ -174,7 +189,7 @@ def cancel(
     for row in draft.run.calls(CallState.READY, CallState.APPROVED):
         draft.add(e.CallFinished(call=row.ref, outcome=Declined(reason=why, by=str(by))))
     for row in draft.run.calls(CallState.ANSWERED):
-        draft.add(_cut_short(draft.run, row))
+        draft.add(cut_short(draft.run, row))
     return draft.events
 
 
@@ -268,7 +283,7 @@ def _for_call(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.
         return _for_step(run, hold, row, decision)
     if hold.then == "continue":
         over = run.ending and row.state is CallState.ANSWERED
-        return [_cut_short(run, row)] if over else []
+        return [cut_short(run, row)] if over else []
     if hold.then == "start" and says_yes(decision.verdict):
         # Said before the run was to end, effective after that: nothing starts any more.
         return declined_by_end(run, row) if run.ending else []
@@ -287,13 +302,15 @@ def _for_step(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.
     why = f"{decision.by} looked into it"
     place = {"call": row.ref, "attempt": row.attempt, "step": hold.step}
     if says_yes(decision.verdict):
-        return [e.StepVoided(**place, why=why)]
+        voided = e.StepVoided(**place, why=why)
+        # Said before the run was to end, effective after that: no body goes on any more.
+        return [voided, cut_short(run, row)] if run.ending else [voided]
     outcome = _outcome(hold, decision)
     found: list[e.Event] = [e.StepFinished(**place, outcome=outcome, why=why)]
-    return [*found, _cut_short(run, row, outcome)] if run.ending else found
+    return [*found, cut_short(run, row, outcome)] if run.ending else found
 
 
-def _cut_short(run: Run, row: CallRow, known: Outcome | None = None) -> e.CallFinished:
+def cut_short(run: Run, row: CallRow, known: Outcome | None = None) -> e.CallFinished:
     """End a call whose body was waiting when its run was to end."""
     message = f"the run was to end: {run.ending_why}"
     unknown = isinstance(known, Unknown)

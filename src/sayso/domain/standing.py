@@ -73,8 +73,10 @@ def _asks_first(call: CallRow) -> bool:
 
 
 def stranded(run: Run) -> bool:
-    """Tell whether a call waits and asks nobody, or could go on in a run where nothing does."""
+    """Tell whether a call waits and asks nobody, or could go on and never will."""
     if run.ending and run.calls(*MAY_START, _S.ANSWERED):
+        return True
+    if any(call.stepping for call in run.calls(_S.ANSWERED)):
         return True
     waiting = run.calls(*ASKS)
     if not waiting:

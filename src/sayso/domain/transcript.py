@@ -93,7 +93,7 @@ class Transcript:
             case e.MessageReceived():
                 self._say(event.strand, seq, UserMessage(text=event.text, by=str(event.by)))
             case e.TurnTaken():
-                self.strands[event.strand].turns.append(event)
+                self._log(event.strand).turns.append(event)
                 for call in event.calls:
                     self._ask_for(call)
             case e.CommandReceived():
@@ -151,7 +151,7 @@ class Transcript:
         return {**self._doubts, **mine}
 
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
-        self.strands[strand].said.append((seq, message))
+        self._log(strand).said.append((seq, message))
 
     def _ask_for(self, call: Call) -> None:
         self.calls[call.ref] = call
@@ -173,27 +173,24 @@ class Transcript:
                 log.result = None if result is None else bytes(result)
 
     def _step(self, event: e.StepStarted | e.StepFinished | e.StepVoided) -> None:
-        places = self.places.setdefault(event.call, [])
+        place = self._place(event.call, event.step)
         match event:
             case e.StepStarted():
-                places.append(Place(event.name, event.digest, event.effect))
+                place.name, place.digest, place.effect = event.name, event.digest, event.effect
             case e.StepFinished():
-                places[-1].outcome = event.outcome
+                place.outcome = event.outcome
             case e.StepVoided():
-                places.pop()
+                self.places[event.call].pop()
 
     def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionUndone) -> None:
         if isinstance(event, e.HoldOpened):
             self._holds[event.hold] = event
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
-            if event.then == "start":
+            if _lets_start(event.ask):
                 self.approvers[event.call] = event.approvers
-            elif event.then == "continue":
-                places = self.places.setdefault(event.call, [])
-                if len(places) < event.step:
-                    places.append(Place())
-                places[-1].asks[event.hold] = event.ask
+            if event.then == "continue":
+                self._place(event.call, event.step).asks[event.hold] = event.ask
             return
         opened = self._holds.get(event.hold)
         if opened is None:
@@ -203,13 +200,22 @@ class Transcript:
                 self.args[opened.call] = bytes(event.args)
                 self.approvers[opened.call] = event.approvers
             case e.HoldSettled() if opened.then == "continue":
-                self.places[opened.call][opened.step - 1].decisions[event.hold] = event.decision
-            case e.HoldSettled() if isinstance(opened.ask, Approval | InDoubt):
+                place = self._place(opened.call, opened.step)
+                place.decisions[event.hold] = event.decision
+            case e.DecisionUndone() if opened.then == "continue":
+                self._place(opened.call, opened.step).decisions.pop(event.hold, None)
+            case e.HoldSettled() if _lets_start(opened.ask):
                 self.decisions[opened.call] = event.decision
-            case e.DecisionUndone():
+            case e.DecisionUndone() if _lets_start(opened.ask):
                 self.decisions.pop(opened.call, None)
             case _:
                 pass
+
+    def _place(self, ref: str, step: int) -> Place:
+        # By its number: an entry that told of an earlier one may be redacted.
+        places = self.places.setdefault(ref, [])
+        places.extend(Place() for _ in range(step - len(places)))
+        return places[step - 1]
 
     def _log(self, strand: str) -> StrandLog:
         # The entry that opened it may be redacted.
@@ -225,3 +231,8 @@ class Transcript:
             given=call.given,
             note=f"A person edited the arguments to {args.decode()}" if edited else "",
         )
+
+
+def _lets_start(ask: Ask) -> bool:
+    """Tell whether it is asked if the call may start. A sign-in says nothing about that."""
+    return isinstance(ask, Approval) or (isinstance(ask, InDoubt) and not ask.step)

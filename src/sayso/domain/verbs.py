@@ -20,7 +20,7 @@ from sayso.domain.lifecycle import FINAL
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run, Status
 from sayso.domain.settling import Draft, decidable, declined_by_end, withdraw
-from sayso.domain.standing import status_of, strand_due
+from sayso.domain.standing import startable, status_of, strand_due
 from sayso.domain.value import SAYSO, Principal, Value
 from sayso.errors import NotWhatWasShown, RunFinished, RunWaiting, WrongVerdict
 
@@ -177,9 +177,10 @@ def revise(
 def start_calls(run: Run, starts: Iterable[Start]) -> list[e.Event]:
     """Start calls that may start, on the digest that may; the others are left alone."""
     found: list[e.Event] = []
+    able = {row.ref: row for row in startable(run)}
     for start in starts:
-        row = run.call(start.ref)
-        if row is None or row.state not in (CallState.READY, CallState.APPROVED) or run.ending:
+        row = able.get(start.ref)
+        if row is None:
             continue
         if row.digest != start.digest:
             raise NotWhatWasShown(f"the call {start.ref} is not the one that may start")
@@ -230,15 +231,23 @@ def doubt_call(
     row = _under_way(run, ref, attempt)
     if row is None:
         return []
-    if ruling.on_silence == "approve":
-        # Silence may let a call start, but is not the new decision that a second start takes.
-        ruling = msgspec.structs.replace(ruling, on_silence="reject")
     draft = Draft(run)
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
-    ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe)
-    request = HoldRequest(ref=ref, ruling=ruling, ask=ask)
+    # Where a body was in the middle of a step, it is the step that may have happened.
+    step = row.step if row.stepping else 0
+    ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe, step=step)
+    request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=ask)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events
+
+
+def unsilenced(ruling: Require) -> Require:
+    """Make a ruling fit to ask about a doubt: silence may let a call start, but is not the new
+    decision that a second start takes.
+    """
+    if ruling.on_silence != "approve":
+        return ruling
+    return msgspec.structs.replace(ruling, on_silence="reject")
 
 
 def command(

@@ -28,10 +28,13 @@ from sayso.domain.run import Run
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
+from sayso.engine.children import child_of
 from sayso.engine.context import Wanted
 from sayso.engine.ids import child_id
-from sayso.engine.ledger import Verb, Written
+from sayso.engine.insist import insist
+from sayso.engine.ledger import Written
 from sayso.engine.parts import Parts
+from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
 from sayso.errors import BadAwait, BadTool, BodyGone, SaysoError, StepFailed
 
@@ -59,7 +62,8 @@ class DurableBody:
         self._parts = parts
         self._run = run
         self._worker = worker
-        self._places = list(places)
+        self.places = list(places)
+        """What its journal has of it."""
         self._at = 0
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
@@ -111,7 +115,7 @@ class DurableBody:
     @property
     def unread(self) -> int:
         """How many places of the journal the body has not come to."""
-        return len(self._places) - self._at
+        return len(self.places) - self._at
 
     async def take_step(
         self, name: str, fn: Callable[..., Any], args: Sequence[Any], effect: str
@@ -150,13 +154,10 @@ class DurableBody:
                     for one, ask in zip(wanted, asks, strict=True)
                 ]
                 now = self._parts.store.now()
-                children = [_child(self._parts, self._run, self.ref, ask, now) for ask in asks]
-                begin = [child for child in children if child is not None]
                 written = await self._write(
                     lambda run, ref, attempt: bodies.ask(
                         run, ref, requests, attempt=attempt, now=now
-                    ),
-                    begin,
+                    )
                 )
                 self._come_to(_asked_at(written, asks))
                 return await self._wait()
@@ -200,13 +201,11 @@ class DurableBody:
                 f"{effect!r} is no effect of the step {name!r}: use 'none', 'keyed' or 'once'"
             ) from None
 
-    def _next(
-        self, *, name: str = "", digest: str = "", asks: Sequence[Ask] = ()
-    ) -> Place | None:
+    def _next(self, *, name: str = "", digest: str = "", asks: Sequence[Ask] = ()) -> Place | None:
         """Give what the journal has for the place that the body comes to now, if anything."""
-        if self._at >= len(self._places):
+        if self._at >= len(self.places):
             return None
-        place = self._places[self._at]
+        place = self.places[self._at]
         same = (place.name, place.digest) == (name, digest)
         if not same or [place.asks[n] for n in sorted(place.asks)] != list(asks):
             came = f"the step {name!r}" if name else "a question"
@@ -223,22 +222,20 @@ class DurableBody:
         return place
 
     def _come_to(self, place: Place) -> None:
-        self._places.append(place)
+        self.places.append(place)
         self._at += 1
 
     async def _write(
         self,
         verb: Callable[..., list[e.Event]],
-        begin: Sequence[e.RunStarted] = (),
     ) -> Written:
         """Append what the body does. If it no longer counts, nothing is, and it stops here."""
 
         def mine(run: Run) -> list[e.Event]:
             return verb(run, self.ref, attempt=self.attempt)
 
-        post = self._parts.ledger.post
-        written = await post(
-            self._run.id, mine, owned_by=self._worker, quiet=not begin, begin=begin
+        written = await self._parts.ledger.post(
+            self._run.id, mine, owned_by=self._worker, begins=self._children, quiet=True
         )
         if not written.events:
             if written.run.ending:
@@ -252,13 +249,13 @@ class DurableBody:
     ) -> Outcome:
         try:
             result = await _call(fn, args, name)
-            outcome: Outcome = Returned(value=msgspec.Raw(self._parts.keep(result)))
+            outcome: Outcome = Returned(value=msgspec.Raw(keep_result(result)))
         except asyncio.CancelledError:
             # Parked, stopped or timed out in the middle of a step: whoever looks after the call
             # finds it without an outcome.
             self.park()
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome.
+        except BaseException as error:
             lost, outcome = read_error(error)
             if lost and effect is Effect.ONCE:
                 self.doubt = lost
@@ -267,7 +264,7 @@ class DurableBody:
                 raise BodyGone from error
         verb = partial(_finish, self.ref, self.attempt, outcome)
         first = self._parts.ledger.post(self._run.id, verb, owned_by=self._worker, quiet=True)
-        written = await self._parts.insist(self._run.id, verb, first, owned_by=self._worker)
+        written = await insist(self._parts, self._run.id, verb, first, owned_by=self._worker)
         if not written.events:
             self.park()
             raise BodyGone
@@ -289,8 +286,15 @@ class DurableBody:
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):
             return ask
+        if ask.agent not in self._parts.drivers:
+            known = ", ".join(sorted(self._parts.drivers))
+            raise BadTool(f"there is no agent {ask.agent!r} to spawn; the agents are: {known}")
         run = child_id(self._run.id, self.ref, step, index)
         return msgspec.structs.replace(ask, run=run)
+
+    def _children(self, run: Run, events: Sequence[e.Event]) -> list[e.RunStarted]:
+        opened = [event for event in events if isinstance(event, e.HoldOpened)]
+        return [child_of(self._parts, run, event) for event in opened if _delegates(event)]
 
     def _digest(self, ask: Ask, step: int) -> str:
         return ask_digest(
@@ -316,30 +320,8 @@ class _Entry:
         self._body.leave()
 
 
-def _child(parts: Parts, run: Run, ref: str, ask: Ask, now: int) -> e.RunStarted | None:
-    if not isinstance(ask, Delegation):
-        return None
-    driver = parts.drivers.get(ask.agent)
-    if driver is None:
-        known = ", ".join(sorted(parts.drivers))
-        raise BadTool(f"there is no agent {ask.agent!r} to spawn; the agents are: {known}")
-    mine = parts.drivers[run.agent].turns_max
-    left = (run.turns_max or mine) - run.turns - run.spent
-    return e.RunStarted(
-        run=ask.run,
-        project=run.project,
-        agent=ask.agent,
-        by=run.by,
-        input=ask.input,
-        at=now,
-        agent_version=driver.version,
-        policy_version=parts.gate.policy.version,
-        root=run.root or run.id,
-        parent=run.id,
-        parent_call=ref,
-        lineage=(*run.lineage, run.agent),
-        turns_max=max(1, min(driver.turns_max, left)),
-    )
+def _delegates(event: e.HoldOpened) -> bool:
+    return isinstance(event.ask, Delegation)
 
 
 def _asked_at(written: Written, asks: Sequence[Ask]) -> Place:
@@ -378,6 +360,3 @@ async def _as_coroutine(work: Awaitable[bytes]) -> bytes:
 def _forget(task: asyncio.Task[bytes]) -> None:
     if not task.cancelled():
         task.exception()  # Whoever wants to know looks at the task.
-
-
-_ = Verb

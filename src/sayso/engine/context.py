@@ -180,7 +180,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def _value(self, decision: Decision) -> Any:
         if isinstance(decision.verdict, Answered):
             return self._durable.reveal(decision.verdict)
-        raise NotAnswered(f"there is no answer: {decision.word} by {decision.by}", decision=decision)
+        raise NotAnswered(
+            f"there is no answer: {decision.word} by {decision.by}", decision=decision
+        )
 
 
 _OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
@@ -201,4 +203,3 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
 
 def _raw(value: Any) -> msgspec.Raw | None:
     return None if value is None else msgspec.Raw(encode_value(value))
-

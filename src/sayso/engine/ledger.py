@@ -6,6 +6,8 @@ Rule 3: a verb may build on appends that are still under way, but nobody is refu
 nothing is to be done, on anything but committed state.
 Rule 4: an append that leaves a run not running clears its owner; one that leaves it running
 without an owner wakes dispatch.
+Rule 5: a run that another one waits for tells it in the append that is its own end; a run that
+begins others does so in the append that waits for them.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from typing import cast
 
 import msgspec
 
-from sayso.domain import codec
+from sayso.domain import codec, settling
 from sayso.domain import events as e
 from sayso.domain.lifecycle import epilogue
-from sayso.domain.message import Message
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.standing import status_of
 from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
+from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
 from sayso.engine.write import make_write
@@ -38,15 +40,15 @@ from sayso.errors import (
     UnknownRun,
 )
 from sayso.store.base import Appended, Key, RunRow, Store, Write
-from sayso.store.journal import decode, read_journal, read_transcript, replay
-from sayso.store.rows import Step, take_steps
+from sayso.store.journal import decode, read_journal, replay
+from sayso.store.rows import take_steps
 
 TRIES_MAX = 200
 """How often a verb is tried against others who write to the same run."""
-THREAD_MAX = 1000
-"""How many earlier runs of a thread are read as history."""
 
 Verb = Callable[[Run], Sequence[e.Event]]
+Begins = Callable[[Run, Sequence[e.Event]], Sequence[e.RunStarted]]
+"""Gives the runs that begin with these events, which have left a run like this."""
 Takes = Callable[[str], str]
 """Gives the worker that would take a run of an agent on right now, or nothing."""
 
@@ -60,16 +62,29 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
 
 
-class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An append under way, and what it comes to."""
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append does to one run."""
 
     live: Live
     run: Run
     events: tuple[e.Event, ...]
     owner: str
     write: Write
+    quiet: bool = False
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An append under way, and what it comes to for each run; the first is the one it is for."""
+
+    parts: tuple[_Part, ...]
     answer: asyncio.Future[Appended]
-    quiet: bool
+    """The store's. Nobody awaits it: whoever goes away would take it along."""
+    landed: asyncio.Future[None]
+    """Done after the answer, once that was taken note of."""
+
+
+class _AboveNeeded(Exception):
+    """The run that waits for this one has to be at hand."""
 
 
 class Ledger:
@@ -80,6 +95,7 @@ class Ledger:
         self.dispatch = dispatch
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
+        self._history = History(store, self.read)
         self._lives: dict[str, Live] = {}
         self._pins: set[str] = set()
 
@@ -94,16 +110,18 @@ class Ledger:
         # The row was written by code that kept its state in another shape.
         return await replay(self.store, row.id)
 
+    def committed(self, row: RunRow) -> Live | None:
+        """Give the run in memory if this row says that all of it is committed."""
+        live = self._lives.get(row.id)
+        return live if live is not None and live.last == row.last else None
+
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
-        steps = take_steps(None, (event,))
-        run = steps[0].after
-        write = make_write(b"", steps, owner=worker, key=key)
-        live = Live(run, owner=worker, last=b"")
+        part = self._first_part(event, worker, key)
+        run = part.run
         if not run.previous:
-            live.transcript = Transcript(run.id)
-            live.transcript.add(1, event)
-        if await self._landed(self._hand_over(live, steps, write, owner=worker)) is None:
+            part.live.transcript = Transcript(run.id)
+        if await self._landed(self._hand_over(part)) is None:
             if await self.store.load(event.run) is None:
                 # The append was lost with its answer. It may still come: do not send it again.
                 raise CommitUnknown
@@ -135,18 +153,28 @@ class Ledger:
         key: Key | None = None,
         owned_by: str | None = None,
         quiet: bool = False,
+        begins: Begins | None = None,
     ) -> Awaitable[Written]:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
         that the next verb builds on it. Await the answer before telling anybody. With `quiet`,
-        listeners are not told: the one who works on the run has done this.
+        listeners are not told: the one who works on the run has done this. `begins` names runs that
+        begin in the same append.
         """
-        send = partial(self._send, verb=verb, takes=takes, key=key, owned_by=owned_by, quiet=quiet)
+        send = partial(
+            self._send,
+            verb=verb,
+            takes=takes,
+            key=key,
+            owned_by=owned_by,
+            quiet=quiet,
+            begins=begins,
+        )
         live = self._lives.get(run_id)
         sent: _Sent | None = None
         if live is not None and not live.stale:
             try:
                 sent = send(live)
-            except SaysoError:
+            except (SaysoError, _AboveNeeded):
                 sent = None  # Only committed state may refuse: `_finish` looks again.
         return self._finish(run_id, send, sent)
 
@@ -158,7 +186,10 @@ class Ledger:
         self._drop(run_id)
         steps = take_steps(live.run, (event,))
         write = make_write(live.last, steps, owner=event.worker, owner_was=event.before)
-        return await self._landed(self._hand_over(live, steps, write, owner=event.worker))
+        part = _Part(
+            live=live, run=steps[-1].after, events=(event,), owner=event.worker, write=write
+        )
+        return await self._landed(self._hand_over(part))
 
     async def redact(self, run_id: str, event: e.EntryRedacted) -> None:
         """Erase the content of an entry of a finished run; its hash stays, and the chain holds."""
@@ -168,7 +199,8 @@ class Ledger:
         self._drop(run_id)
         steps = take_steps(live.run, (event,))
         write = msgspec.structs.replace(make_write(live.last, steps), redacts=(event.entry,))
-        if await self._landed(self._hand_over(live, steps, write)) is None:
+        part = _Part(live=live, run=steps[-1].after, events=(event,), owner="", write=write)
+        if await self._landed(self._hand_over(part)) is None:
             raise StaleRun
 
     def pin(self, run_id: str) -> None:
@@ -216,7 +248,7 @@ class Ledger:
             if found is not None and found.seq == live.run.seq:
                 return found
             if found is None:
-                found = await self._continued(live.run)
+                found = await self._history.begin(live.run)
             for entry in await read_journal(self.store, run_id, after=found.seq):
                 if entry.seq > found.seq:
                     found.add(entry.seq, decode(entry))
@@ -228,24 +260,10 @@ class Ledger:
             # What is missing is on its way to the store.
             await live.idle.wait()
 
-    async def _continued(self, run: Run) -> Transcript:
-        """Begin a run's transcript where those of its thread's earlier runs end."""
-        runs: list[Run] = []
-        previous = run.previous
-        while previous and len(runs) < THREAD_MAX:
-            runs.append((await self._read(previous)).run)
-            previous = runs[-1].previous
-        messages: tuple[Message, ...] = ()
-        doubts: dict[tuple[str, bytes], str] = {}
-        for each in reversed(runs):
-            told = await read_transcript(self.store, each.id, messages)
-            messages = told.messages()
-            doubts |= {what: call_id(each.id, ref) for what, ref in told.doubted(each).items()}
-        return Transcript(run.id, messages, doubts)
-
     async def _finish(
-        self, run_id: str, send: Callable[[Live], _Sent | None], sent: _Sent | None
+        self, run_id: str, send: Callable[..., _Sent | None], sent: _Sent | None
     ) -> Written:
+        above: Live | None = None
         for _ in range(TRIES_MAX):
             if sent is not None:
                 written = await self._landed(sent)
@@ -254,11 +272,15 @@ class Ledger:
             live = await self._open(run_id)
             committed = not live.pending
             try:
-                sent = send(live)
+                sent = send(live, above)
+            except _AboveNeeded:
+                above, sent = await self._open(live.run.parent), None
+                continue
             except SaysoError:
                 if committed:
                     raise
                 sent = None
+            above = None
             if sent is None and committed:
                 return Written(run=live.run, owner=live.owner)
             if sent is None:
@@ -268,46 +290,95 @@ class Ledger:
     async def _landed(self, sent: _Sent) -> Written | None:
         """Wait for an append; None if somebody else was first and the verb must run again."""
         try:
-            # Whoever goes away must not take the answer along: `_answered` needs it.
-            answer = await asyncio.shield(sent.answer)
+            await sent.landed
+            answer = sent.answer.result()
         except StaleRun:
             return None
         except CommitUnknown as unknown:
-            found = await self._look_for(sent.write, unknown)
+            found = await self._look_for(sent.parts[0].write, unknown)
             if found is None:
                 return None
             answer = found
-            self._tell(sent.run, sent.owner, quiet=sent.quiet)
-        return Written(run=sent.run, owner=sent.owner, events=sent.events, at=answer.at)
+            for part in sent.parts:
+                self._tell(part.run, part.owner, quiet=part.quiet)
+        first = sent.parts[0]
+        return Written(run=first.run, owner=first.owner, events=first.events, at=answer.at)
 
     def _answered(self, sent: _Sent, answer: asyncio.Future[Appended]) -> None:
         """Take note of an answer, whether or not anybody still waits for it."""
-        live = sent.live
-        live.pending -= 1
-        if not live.pending:
-            live.idle.set()
-        if answer.cancelled() or answer.exception() is not None:
-            self._spoil(live)
-        else:
-            self._tell(sent.run, sent.owner, live, quiet=sent.quiet)
+        if not sent.landed.done():
+            sent.landed.set_result(None)
+        failed = answer.cancelled() or answer.exception() is not None
+        for part in sent.parts:
+            live = part.live
+            live.pending -= 1
+            if not live.pending:
+                live.idle.set()
+            if failed:
+                self._spoil(live)
+            else:
+                self._tell(part.run, part.owner, live, quiet=part.quiet)
 
     def _send(
         self,
         live: Live,
+        above: Live | None = None,
         *,
         verb: Verb,
         takes: Takes | None,
         key: Key | None,
         owned_by: str | None,
         quiet: bool,
+        begins: Begins | None,
     ) -> _Sent | None:
         """Run a verb and hand its append over, with no await in between."""
-        before = live.run
         if owned_by is not None and live.owner != owned_by:
             return None
-        events = tuple(verb(before))
+        events = verb(live.run)
         if not events:
             return None
+        part = self._part(live, events, takes=takes, key=key, owned_by=owned_by, quiet=quiet)
+        parts = [part]
+        if part.run.final and part.run.parent:
+            if above is None:
+                raise _AboveNeeded
+            if news := self._news(part, above.run):
+                parts.append(self._part(above, news, takes=takes))
+        for child in begins(part.run, events) if begins is not None else ():
+            parts.append(self._first_part(child))
+        return self._hand_over(*parts)
+
+    def _news(self, part: _Part, above: Run) -> Sequence[e.Event]:
+        """Say what the end of a run does to the one that waits for it."""
+        run = part.run
+        return settling.settle_child(
+            above,
+            run.parent_hold,
+            settling.verdict_of(run, part.events),
+            child=run.id,
+            now=self.store.now(),
+            turns=run.turns + run.spent,
+        )
+
+    def _first_part(self, event: e.RunStarted, worker: str = "", key: Key | None = None) -> _Part:
+        """Make the first entry of a run."""
+        steps = take_steps(None, (event,))
+        live = Live(steps[0].after, owner=worker, last=b"")
+        write = make_write(b"", steps, owner=worker, key=key)
+        return _Part(live=live, run=live.run, events=(event,), owner=worker, write=write)
+
+    def _part(
+        self,
+        live: Live,
+        events: Sequence[e.Event],
+        *,
+        takes: Takes | None = None,
+        key: Key | None = None,
+        owned_by: str | None = None,
+        quiet: bool = False,
+    ) -> _Part:
+        """Say what events do to a run: the end or the change of status that they bring included."""
+        before = live.run
         steps = take_steps(before, events)
         steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
         after = steps[-1].after
@@ -315,35 +386,32 @@ class Ledger:
         owner_was = "" if owner else owned_by
         write = make_write(live.last, steps, owner=owner, owner_was=owner_was, key=key)
         owner = live.owner if owner is None else owner
-        if live.transcript is not None and live.transcript.seq == before.seq:
-            for seq, step in enumerate(steps, start=before.seq + 1):
-                live.transcript.add(seq, cast("e.AnyEvent", step.event))
-        sent = self._hand_over(live, steps, write, owner=owner, quiet=quiet)
-        self._lives.setdefault(before.id, live)
-        return sent
-
-    def _hand_over(
-        self,
-        live: Live,
-        steps: Sequence[Step],
-        write: Write,
-        *,
-        owner: str = "",
-        quiet: bool = False,
-    ) -> _Sent:
-        """Give an append to the store; the run in memory is from now on what it will be."""
-        sent = _Sent(
+        return _Part(
             live=live,
-            run=steps[-1].after,
+            run=after,
             events=tuple(step.event for step in steps),
             owner=owner,
             write=write,
-            answer=asyncio.ensure_future(self.store.append(write)),
             quiet=quiet,
         )
-        live.run, live.owner, live.last = sent.run, owner, write.entries[-1].id
-        live.pending += 1
-        live.idle.clear()
+
+    def _hand_over(self, *parts: _Part) -> _Sent:
+        """Give an append to the store; its runs in memory are from now on what they will be."""
+        sent = _Sent(
+            parts=parts,
+            answer=asyncio.ensure_future(self.store.append(*[part.write for part in parts])),
+            landed=asyncio.get_running_loop().create_future(),
+        )
+        for part in parts:
+            live, before = part.live, part.write.after
+            if live.transcript is not None and live.transcript.seq == before:
+                for seq, event in enumerate(part.events, start=before + 1):
+                    live.transcript.add(seq, cast("e.AnyEvent", event))
+            live.run, live.owner, live.last = part.run, part.owner, part.write.entries[-1].id
+            live.pending += 1
+            live.idle.clear()
+            if before:
+                self._lives.setdefault(part.run.id, live)
         sent.answer.add_done_callback(partial(self._answered, sent))
         return sent
 

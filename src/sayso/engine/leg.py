@@ -1,0 +1,69 @@
+"""One leg of a durable body: from its start, or an answer, to its end or the next thing it asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from sayso.domain.call import Effect, Failed, Returned
+from sayso.domain.transcript import Place
+from sayso.engine.attempt import Done, Doubt, Parked, Result, StepDoubt, Void, read_error
+from sayso.engine.body import DurableBody
+from sayso.engine.ports import Tool
+from sayso.errors import BodyGone, NotDone
+
+
+async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
+    """Wait for the end of a leg. None if the body has asked, or does not count any more."""
+    try:
+        task = await body.leg(tool.timeout_ms / 1000)
+    except TimeoutError:
+        body.park()
+        why = f"it neither ended nor asked within {tool.timeout_ms / 1000:g} seconds"
+        return _cut_off(body.places, why) or Done(outcome=Failed(error="Interrupted", message=why))
+    except asyncio.CancelledError:
+        body.park()
+        raise
+    if body.doubt:
+        return StepDoubt(why=body.doubt)
+    if body.diverged:
+        return Doubt(why=body.diverged)
+    if task is None or body.gone:
+        return None
+    return _result(body, task)
+
+
+def look_into_body(places: Sequence[Place], why: str) -> Result:
+    """Say what becomes of a body whose worker is gone."""
+    return _cut_off(places, why) or Parked(why=why)
+
+
+def _cut_off(places: Sequence[Place], why: str) -> Result | None:
+    last = places[-1] if places else None
+    if last is None or not last.name or last.outcome is not None:
+        return None
+    if last.effect == Effect.ONCE:
+        return StepDoubt(why=f"{why}, at its step {last.name!r}")
+    return Parked(why=why, again=True)
+
+
+def _result(body: DurableBody, task: asyncio.Task[bytes]) -> Result:
+    if body.spoiled is not None:
+        return Done(outcome=Failed(error="BadAwait", message=str(body.spoiled)))
+    try:
+        value = task.result()
+    except BodyGone as error:
+        return Done(outcome=Failed(error="Cancelled", message=str(error)))
+    except NotDone as error:
+        if not body.places:
+            return Void(why=str(error))
+        return Done(outcome=Failed(error="NotDone", message=str(error)))
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
+        return Done(outcome=read_error(error)[1])
+    if body.unread:
+        return Doubt(
+            why=f"its code has changed: it ended {body.unread} places before its journal does"
+        )
+    return Done(outcome=Returned(value=msgspec.Raw(value)))
