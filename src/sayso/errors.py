@@ -19,10 +19,12 @@
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
     |   +-- CannotUndo          the decision is effective, or there is none
+    |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
     |   +-- BadAgent
     |   +-- BadPolicy
+    |   +-- BadProvider         where people should sign in cannot be used as it is declared
     |   +-- BadKeys             a key ring that cannot be read, or lacks the key
     +-- StoreError
     |   +-- StaleRun            somebody else appended first; look again
@@ -42,6 +44,7 @@
     +-- NotUnderstood           stored or received data this version cannot read
     +-- NotDone                 raised by a tool: certainly no effect, it may be started again
     +-- ModelFailed             the model gave no usable answer
+    +-- SignInFailed            a provider gave no token, or none that can be used
     +-- WaitTimeout             the wait is over, the run is not
 
 Leaf names state facts. A docstring is the default message; data travels as attributes.
@@ -49,7 +52,7 @@ Leaf names state facts. A docstring is the default message; data travels as attr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from sayso.domain.hold import Decision
@@ -138,6 +141,12 @@ class CannotUndo(Refused):
     """There is no decision that could still be undone."""
 
 
+class BadState(Refused):
+    """The state of the sign-in cannot be used; start the sign-in again."""
+
+    reason: Literal["malformed", "forged", "expired", "provider"]
+
+
 class BadSetup(SaysoError):
     """The program or its configuration cannot work."""
 
@@ -152,6 +161,10 @@ class BadAgent(BadSetup):
 
 class BadPolicy(BadSetup):
     """The policy cannot be used as it is declared."""
+
+
+class BadProvider(BadSetup):
+    """The provider cannot be used as it is declared."""
 
 
 class BadKeys(BadSetup):
@@ -237,6 +250,14 @@ class ModelFailed(SaysoError):
     retryable: bool = False
     retry_after_ms: int | None = None
     """How long its provider asks to be left alone."""
+
+
+class SignInFailed(SaysoError):
+    """The provider gave no token that can be used."""
+
+    code: str | None = None
+    """The provider's error code, if it is one of the standard's; `invalid_grant`: sign in again."""
+    retryable: bool = False
 
 
 class WaitTimeout(SaysoError):
