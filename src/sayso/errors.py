@@ -12,7 +12,9 @@
     |   +-- NotAllowed          this person may not do this
     |   +-- NotWhatWasShown     the digest is not that of what is on offer now
     |   +-- WrongVerdict        this verdict does not answer this ask
+    |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
+    |   |   +-- BadQuestion     a question that nobody could answer as it is put
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
     |   +-- RunFinished         nothing can be done with a finished run
@@ -113,8 +115,19 @@ class WrongVerdict(Refused):
     """This verdict does not answer this ask."""
 
 
+class BadAnswer(Refused):
+    """The answer does not fit the question, which still waits for one."""
+
+    problems: list[tuple[str, str]]
+    """Where it does not fit, as a JSON Pointer into the answer, and why. Never the answer."""
+
+
 class BadValue(Refused):
     """The value cannot be kept as JSON bytes."""
+
+
+class BadQuestion(BadValue):
+    """The question cannot be asked like this."""
 
 
 class KeyReused(Refused):
