@@ -18,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import apsw
-
 from engine.kit import Delegate, World, tags
+
 from sayso import Agent, Bounds, Context, Happened, NotHappened, Sayso, approve, reject, tool
 from sayso.errors import AlreadyDecided, SaysoError
 from sayso.store.sqlite import SqliteStore
