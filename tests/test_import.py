@@ -3,7 +3,16 @@
 import subprocess
 import sys
 
-HEAVY = {"anthropic", "click", "cryptography", "openai", "pydantic", "pydantic_ai", "rich"}
+HEAVY = {
+    "anthropic",
+    "click",
+    "cryptography",
+    "httpx2",
+    "openai",
+    "pydantic",
+    "pydantic_ai",
+    "rich",
+}
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

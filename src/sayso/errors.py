@@ -12,17 +12,21 @@
     |   +-- NotAllowed          this person may not do this
     |   +-- NotWhatWasShown     the digest is not that of what is on offer now
     |   +-- WrongVerdict        this verdict does not answer this ask
+    |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
+    |   |   +-- BadQuestion     a question that nobody could answer as it is put
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
     |   +-- RunFinished         nothing can be done with a finished run
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
     |   +-- CannotUndo          the decision is effective, or there is none
+    |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
     |   +-- BadAgent
     |   +-- BadPolicy
+    |   +-- BadProvider         where people should sign in cannot be used as it is declared
     |   +-- BadKeys             a key ring that cannot be read, or lacks the key
     +-- StoreError
     |   +-- StaleRun            somebody else appended first; look again
@@ -47,6 +51,7 @@
     |   +-- BadAwait            it waited where a body cannot wait
     |   +-- BodyGone            the body does not count any more: it goes on elsewhere, or never
     +-- ModelFailed             the model gave no usable answer
+    +-- SignInFailed            a provider gave no token, or none that can be used
     +-- WaitTimeout             the wait is over, the run is not
 
 Leaf names state facts. A docstring is the default message; data travels as attributes.
@@ -54,7 +59,7 @@ Leaf names state facts. A docstring is the default message; data travels as attr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from sayso.domain.hold import Decision
@@ -115,8 +120,19 @@ class WrongVerdict(Refused):
     """This verdict does not answer this ask."""
 
 
+class BadAnswer(Refused):
+    """The answer does not fit the question, which still waits for one."""
+
+    problems: list[tuple[str, str]]
+    """Where it does not fit, as a JSON Pointer into the answer, and why. Never the answer."""
+
+
 class BadValue(Refused):
     """The value cannot be kept as JSON bytes."""
+
+
+class BadQuestion(BadValue):
+    """The question cannot be asked like this."""
 
 
 class KeyReused(Refused):
@@ -143,6 +159,12 @@ class CannotUndo(Refused):
     """There is no decision that could still be undone."""
 
 
+class BadState(Refused):
+    """The state of the sign-in cannot be used; start the sign-in again."""
+
+    reason: Literal["malformed", "forged", "expired", "provider"]
+
+
 class BadSetup(SaysoError):
     """The program or its configuration cannot work."""
 
@@ -157,6 +179,10 @@ class BadAgent(BadSetup):
 
 class BadPolicy(BadSetup):
     """The policy cannot be used as it is declared."""
+
+
+class BadProvider(BadSetup):
+    """The provider cannot be used as it is declared."""
 
 
 class BadKeys(BadSetup):
@@ -268,6 +294,14 @@ class ModelFailed(SaysoError):
     retryable: bool = False
     retry_after_ms: int | None = None
     """How long its provider asks to be left alone."""
+
+
+class SignInFailed(SaysoError):
+    """The provider gave no token that can be used."""
+
+    code: str | None = None
+    """The provider's error code, if it is one of the standard's; `invalid_grant`: sign in again."""
+    retryable: bool = False
 
 
 class WaitTimeout(SaysoError):

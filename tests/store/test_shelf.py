@@ -109,9 +109,12 @@ async def test_what_was_dropped_cannot_be_read_from_the_files(tmp_path):
     for n in range(20):
         await store.shelf.drop("p", "person", f"ann{n}")
 
+    # By the time of the next commit it is gone from the log, too; closing would clear that anyway.
+    await store.beat("worker_1")
+    files = [file for file in tmp_path.iterdir() if file.is_file()]
+    assert tmp_path / "sayso.db-wal" in files
+    assert [file for file in files if b"4111-1111" in file.read_bytes()] == []
     await store.close()
-    for file in tmp_path.iterdir():
-        assert file.is_dir() or b"4111-1111" not in file.read_bytes()
 
 
 async def test_the_row_that_counts_is_no_item(tmp_path):

@@ -79,6 +79,16 @@ class KeyRing:
         expected = _encode(self._mac(key_id, purpose, data))
         return hmac.compare_digest(expected, mac)
 
+    def derive(self, purpose: str, data: bytes, *, key_id: str | None = None) -> bytes:
+        """Derive 32 bytes from data for a purpose, that nobody without the key can guess.
+
+        With the current key, or with the one named. `BadKeys` if the ring does not have it.
+        """
+        key_id = self._current if key_id is None else key_id
+        if key_id not in self._keys:
+            raise BadKeys(f"the ring does not have the key {key_id[:32]!r}")
+        return hmac.digest(self._derive(key_id, f"derive:{purpose}"), data, "sha256")
+
     def encrypt(self, purpose: str, data: bytes, aad: bytes = b"") -> bytes:
         """Encrypt data for a purpose, bound to `aad`; what comes out names the key."""
         nonce = os.urandom(_NONCE_BYTES)
