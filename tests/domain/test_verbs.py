@@ -352,7 +352,7 @@ def test_a_doubt_is_not_settled_by_silence_or_other_arguments(verdict: Verdict):
 
 
 def test_what_is_no_verdict_at_all_is_refused():
-    with pytest.raises(WrongVerdict, match="'str'"):
+    with pytest.raises(WrongVerdict, match=r"str does not answer 'hold_.*': use approve\(\), rej"):
         settling.settle(held("d"), 1, "yes", by=MIRA, now=NOW)  # pyright: ignore[reportArgumentType]
 
 
@@ -428,9 +428,10 @@ def test_a_rejection_takes_effect_with_its_consequences():
 
 def test_a_decided_hold_does_not_expire():
     run = held("d", ruling=Require(within_ms=1000))
-    run = decided(run, 1, APPROVE, undo_ms=5000, now=NOW + 999)
+    run = decided(run, 1, APPROVE, undo_ms=5000, now=NOW + 998)
 
-    assert settling.sweep(run, now=NOW + 2000) == []
+    assert settling.sweep(run, now=NOW + 999) == []
+    assert types(settling.sweep(run, now=NOW + 1000)) == [e.DecisionEffective]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ LEGAL: dict[type[e.Event], frozenset[Status]] = {
 
 def epilogue(run: Run) -> list[e.Event]:
     """Say what follows by itself from what was just appended: the end, or a change of status."""
-    if run.ending and not (run.final or run.holds or has_work(run)):
+    if run.ending and not (run.final or has_open(run)):
         if run.ending == Status.FAILED:
             return [e.RunFailed(error=run.ending_why)]
         return [e.RunCancelled(reason=run.ending_why)]
