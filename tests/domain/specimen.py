@@ -16,16 +16,23 @@ from sayso.domain.hold import (
     Answered,
     Approval,
     Approved,
+    Ask,
+    Consent,
     Decision,
+    Delegation,
     Errored,
     Expired,
+    External,
     InDoubt,
     Rejected,
+    SignIn,
+    Then,
     Verdict,
     Withdrawn,
 )
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
 from sayso.domain.policy import Require
+from sayso.domain.question import Option, Question
 from sayso.domain.value import Principal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,6 +91,42 @@ def settled(verdict: Verdict) -> e.HoldSettled:
     """An entry that settles a hold."""
     return e.HoldSettled(hold=3, version=2, decision=decision(verdict))
 
+
+def put(ask: Ask, then: Then, *, step: int = 0) -> e.HoldOpened:
+    """An entry by which a call asks something."""
+    return e.HoldOpened(
+        hold=4,
+        call="2.0",
+        digest="a" * 64,
+        ask=ask,
+        ruling=Require(resolve="together", siblings="hold"),
+        approvers=("user:mira", "service:desk"),
+        suspension=3,
+        at=1_700_000_000_000,
+        then=then,
+        together=True,
+        step=step,
+    )
+
+
+QUESTION = Question(
+    text="Which account?",
+    kind="choice",
+    options=(Option(value="a", label="Savings", description="The old one"),),
+    schema='{"type":"object"}',
+    sensitive=True,
+    placeholder="savings",
+    default=msgspec.Raw(b'"a"'),
+    length_min=1,
+    length_max=40,
+    number_min=0.5,
+    number_max=9.5,
+    whole=True,
+    pattern="[a-z]+",
+    picks_min=1,
+    picks_max=2,
+)
+"""No question has all of this; what it says is not looked at here."""
 
 SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunStarted(
@@ -175,6 +218,18 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunFailed(error="no turns left"),
     e.RunCancelled(reason="enough"),
     e.EntryRedacted(entry=4, by=WHO, at=1_700_000_004_000, reason="asked to"),
+    e.CommandReceived(call=CALL, by=WHO, at=1_700_000_000_000, strand="item.2", key="command-1"),
+    e.StrandOpened(
+        strand="item.2", parent="plan.1", text="Find the invoice.", data=msgspec.Raw(b'{"n":1}')
+    ),
+    e.StrandChanged(strand="item.2", data=msgspec.Raw(b'{"n":2}')),
+    e.StrandClosed(strand="item.2", result=msgspec.Raw(b'"found"'), error="not paid"),
+    e.CallContinued(call="2.0", attempt=3, worker="w2", tick=123_456, timeout_ms=30_000),
+    e.StepStarted(call="2.0", attempt=3, step=2, name="reserve", digest="b" * 64, effect="keyed"),
+    e.StepFinished(call="2.0", attempt=3, step=2, outcome=RETURNED, why="ann looked into it"),
+    e.StepVoided(call="2.0", attempt=3, step=2, why="it was not sent"),
+    e.BodyParked(call="2.0", attempt=3, why="it waited too long"),
+    e.RunAdopted(by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday"),
 )
 """The main specimen of every tag."""
 
@@ -197,6 +252,40 @@ VARIANTS: dict[str, e.AnyEvent] = {
     "call.finished.1-failed": e.CallFinished(call="2.0", outcome=FAILED, attempt=2, why="a probe"),
     "call.finished.1-declined": e.CallFinished(call="2.0", outcome=DECLINED),
     "call.finished.1-unknown": e.CallFinished(call="2.0", outcome=UNKNOWN, attempt=2, why="ann"),
+    "run.started.1-child": e.RunStarted(
+        run="run_c",
+        project="acme",
+        agent="clerk",
+        by=WHO,
+        input="Find the invoice.",
+        at=1_700_000_000_000,
+        parent="run_1",
+        parent_call="2.0",
+        parent_hold=4,
+        lineage=("boss", "teller"),
+        turns_max=12,
+    ),
+    "turn.taken.1-batch": e.TurnTaken(
+        turn=2, seen=9, calls=(CALL,), resolve="together", siblings="hold"
+    ),
+    "hold.opened.1-question": put(QUESTION, "continue", step=2),
+    "hold.opened.1-sign_in": put(SignIn(provider="mail", scopes=("read",)), "start"),
+    "hold.opened.1-consent": put(Consent(provider="mail", scopes=("read", "send")), "start"),
+    "hold.opened.1-external": put(
+        External(reason="the bank calls back", metadata=msgspec.Raw(b'{"id":7}'), client=True),
+        "outcome",
+    ),
+    "hold.opened.1-delegation": put(
+        Delegation(run="run_c", agent="clerk", input="Find the invoice."), "continue", step=3
+    ),
+    "hold.opened.1-step": put(
+        InDoubt(attempt=3, worker="w1", why="its worker died", step=2), "start"
+    ),
+    "hold.settled.1-child": e.HoldSettled(
+        hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
+    ),
+    "hold.settled.1-sealed": settled(Answered(value=msgspec.Raw(b'"***"'), sealed="c2VhbGVk")),
+    "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
 }
 """The other kinds of value that an event of the same tag may carry."""
 

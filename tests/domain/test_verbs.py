@@ -633,7 +633,9 @@ def test_cancelling_waits_for_what_has_started():
 
 
 def test_a_run_may_end_as_failed():
-    run = commit(executing("d"), *settling.cancel(executing("d"), by=CLOCK, now=NOW, error="broken"))
+    run = commit(
+        executing("d"), *settling.cancel(executing("d"), by=CLOCK, now=NOW, error="broken")
+    )
 
     assert finish(run).final == "failed"
 

@@ -18,8 +18,9 @@ import msgspec
 from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import encode_value
 from sayso.domain.value import Value
+from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.gate import clean_text
-from sayso.engine.ports import Context, Happened, NotHappened, Tool
+from sayso.engine.ports import Happened, NotHappened, Tool
 from sayso.errors import BadValue, NotDone, describe
 
 MESSAGE_MAX = 2000
@@ -31,6 +32,8 @@ class Done(Value, frozen=True, kw_only=True):
 
     outcome: Outcome
     why: str = ""
+    moves: tuple[Any, ...] = ()
+    """What the call changes in its run."""
 
 
 class Void(Value, frozen=True, kw_only=True):
@@ -48,7 +51,27 @@ class Doubt(Value, frozen=True, kw_only=True):
     probe: str = ""
 
 
-Result = Done | Void | Doubt
+class StepDoubt(Value, frozen=True, kw_only=True):
+    """Nobody knows whether the step that a body was at had its effect."""
+
+    why: str
+
+
+class Parked(Value, frozen=True, kw_only=True):
+    """The body is not in memory any more, and may go on from the journal."""
+
+    why: str
+    again: bool = False
+    """Whether the step that it was at may be taken again."""
+
+
+class Asked(Value, frozen=True, kw_only=True):
+    """The body has prepared what is to be asked; the answer is the outcome."""
+
+    wanted: Wanted
+
+
+Result = Done | Void | Doubt | StepDoubt | Parked | Asked
 
 
 async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
@@ -66,7 +89,10 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
         await asyncio.wait({body}, timeout=0)
         return _lost(tool, f"it did not end within {tool.timeout_ms / 1000:g} seconds")
     try:
-        return Done(outcome=Returned(value=msgspec.Raw(body.result())))
+        result = body.result()
+        if isinstance(result, Suspend):
+            return Asked(wanted=result.wanted)
+        return Done(outcome=Returned(value=msgspec.Raw(result)), moves=tuple(ctx.moves))
     except NotDone as error:
         return Void(why=_message(error) or "the tool says that it did nothing")
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
@@ -75,6 +101,19 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
         if _lost_sight(error) or (tool.effect is not Effect.NONE and _broke_down(error)):
             return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
         return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
+
+
+def read_error(error: BaseException) -> tuple[str, Failed]:
+    """Say what an exception means: why nobody knows what was done, if nobody does, and the outcome
+    if that does not matter.
+    """
+    text = _message(error)
+    lost = ""
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
+        lost = f"it was interrupted by {type(error).__name__}"
+    elif not isinstance(error, NotDone) and (_lost_sight(error) or _broke_down(error)):
+        lost = f"it ended with {type(error).__name__}: {text}"
+    return lost, Failed(error=type(error).__name__, message=text)
 
 
 async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -> Result:

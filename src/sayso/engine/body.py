@@ -49,7 +49,14 @@ class DurableBody:
     """One body in memory. Made by a worker for a call that it has just started or continued."""
 
     def __init__(
-        self, parts: Parts, run: Run, ref: str, attempt: int, places: Sequence[Place], worker: str
+        self,
+        parts: Parts,
+        run: Run,
+        ref: str,
+        *,
+        attempt: int,
+        places: Sequence[Place],
+        worker: str,
     ) -> None:
         self.ref = ref
         self.attempt = attempt

@@ -66,14 +66,6 @@ class Body(Protocol):
         ...
 
 
-class Moves:
-    """What a call changes in its run beside its outcome; it counts only if the call returns."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = {}
-        self.made: list[Any] = []
-
-
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool is told of its call. A parameter annotated with this is filled in by Sayso.
 
@@ -98,7 +90,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     strand: str = "main"
     """The line of thought that the call belongs to."""
     body: Body | None = None
-    moves: Moves | None = None
+    moves: list[Any] = []
+    """What the call changes in its run beside its outcome; it counts only if the call returns."""
+    data: bytes | None = None
+    """What the agent keeps of the strand."""
     tokens: dict[str, str] = {}
     """Access tokens of the providers that the tool signs in at."""
 
@@ -114,8 +109,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     async def ask(self, question: str | Question, **options: Any) -> Any:
         """Ask a person, and give the answer. The process need not live until then.
 
-        Takes what `question()` takes, and `approvers`, `within`, `on_silence`, `title`, `why`, `risk`.
-        Raise `NotAnswered` if there is none: declined, expired or withdrawn.
+        Takes what `question()` takes, and who is asked as a tool does: `approvers`, `within`,
+        `on_silence`, `title`, `why`, `risk`. Raise `NotAnswered` if there is none: declined,
+        expired or withdrawn.
         """
         return (await self.ask_all([_question(question, options)]))[0]
 
@@ -148,7 +144,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     async def spawn_all(self, tasks: Iterable[tuple[str, str]]) -> list[Any]:
         """Let agents work beside each other, and give their outputs in the same order."""
-        asks = [Delegation(run="", agent=agent, input=input) for agent, input in tasks]
+        asks = [Delegation(run="", agent=agent, input=text) for agent, text in tasks]
         if not asks:
             raise BadValue("spawn_all needs at least one task")
         decisions = await self._durable.put([Wanted(ask=ask) for ask in asks])

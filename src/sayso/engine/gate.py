@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
-from sayso.domain.digest import call_digest, decode_value
-from sayso.domain.hold import Decision, may_decide, resolve_approvers
+from sayso.domain.digest import ask_digest, call_digest, decode_value
+from sayso.domain.hold import Decision, SignIn, may_decide, resolve_approvers
 from sayso.domain.policy import (
     CallFacts,
     Forbid,
@@ -33,6 +34,7 @@ from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
 from sayso.domain.verbs import HoldRequest
+from sayso.engine.context import Wanted
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue
@@ -61,6 +63,14 @@ class Checked(Value, frozen=True, kw_only=True):
     """Why the run cannot be trusted any more."""
 
 
+class SignIns(Protocol):
+    """Knows who is signed in where."""
+
+    async def missing(self, run: Run, needed: SignIn) -> Wanted | None:
+        """Say what whoever started the run is asked before a call can act for them."""
+        ...
+
+
 class Gate:
     """Rules on calls."""
 
@@ -72,6 +82,8 @@ class Gate:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.policy = policy or Policy()
+        self.sign_ins: SignIns | None = None
+        """Knows who is signed in where; set by `app` once the store is open."""
         self._check = check_for_intervention
         self._patience_s = patience_s
 
@@ -83,7 +95,7 @@ class Gate:
         ref: str,
         tools: Mapping[str, Tool],
         transcript: Transcript,
-        check: Intervention | None = None,
+        checks: Sequence[Intervention] = (),
     ) -> Admitted:
         """Freeze what the model asked for, and rule on it."""
         name = clean_text(asked.tool)[:200]
@@ -119,14 +131,14 @@ class Gate:
         if before is not None and before.times >= tool.asks_max:
             reason = "this very call was refused before in this run"
             return Admitted(call=call, outcome=Declined(reason=reason))
-        ruling = await self.rule(run, tool, args, check)
+        ruling = await self.rule(run, tool, args, checks)
         if isinstance(ruling, Forbid):
             return Admitted(call=call, outcome=Declined(reason=ruling.why, by="policy"))
         repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
             ruling = Require(risk=tool.risk, why="It repeats a call whose outcome nobody knows.")
         if isinstance(ruling, Proceed):
-            return Admitted(call=call)
+            return await self._let_through(run, tool, call)
         request = HoldRequest(
             ref=ref,
             ruling=ruling,
@@ -135,6 +147,48 @@ class Gate:
         )
         return Admitted(call=call, request=request)
 
+    async def _let_through(self, run: Run, tool: Tool, call: Call) -> Admitted:
+        args = bytes(call.args)
+        try:
+            request = await self._before_start(run, tool, call.ref, call.digest, args)
+        except BadValue as error:
+            return Admitted(call=call, outcome=Failed(error="BadArguments", message=str(error)))
+        return Admitted(call=call, request=request)
+
+    async def _before_start(
+        self, run: Run, tool: Tool, ref: str, digest: str, args: bytes
+    ) -> HoldRequest | None:
+        """Say what a call that may start asks before it does: a sign-in, or its very outcome."""
+        wanted = None
+        if tool.sign_in is not None:
+            if self.sign_ins is None:
+                raise BadValue(f"nobody can sign in at {tool.sign_in.provider!r} here")
+            wanted = await self.sign_ins.missing(run, tool.sign_in)
+        if wanted is not None:
+            return HoldRequest(
+                ref=ref,
+                ruling=wanted.ruling,
+                ask=wanted.ask,
+                policy_version=self.policy.version,
+            )
+        wanted = tool.ask(args)
+        if wanted is None:
+            return None
+        return HoldRequest(
+            ref=ref,
+            ruling=at_risk(wanted.ruling, tool.risk),
+            ask=wanted.ask,
+            policy_version=self.policy.version,
+            then="outcome",
+            digest=ask_digest(
+                project=run.project,
+                run=run.id,
+                call=digest,
+                step=0,
+                ask=codec.encode_ask(wanted.ask),
+            ),
+        )
+
     async def recheck(
         self,
         run: Run,
@@ -142,7 +196,7 @@ class Gate:
         transcript: Transcript,
         *,
         tools: Mapping[str, Tool],
-        check: Intervention | None = None,
+        checks: Sequence[Intervention] = (),
     ) -> Checked:
         """Rule again on a call that was let through earlier and is about to start."""
         tool = tools.get(row.tool)
@@ -156,15 +210,18 @@ class Gate:
             upgraded = True
         else:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
-        ruling = await self.rule(run, tool, args, check)
+        ruling = await self.rule(run, tool, args, checks)
         if isinstance(ruling, Forbid):
             return Checked(outcome=Declined(reason=ruling.why, by="policy"))
         if isinstance(ruling, Proceed):
-            return Checked(args=args)
+            return await self._start(run, tool, row, args)
         approved = row.state is CallState.APPROVED
         decision = transcript.decisions.get(row.ref) if approved else None
         if decision is not None and not upgraded and stands(run, ruling, decision):
-            return Checked(args=args)
+            return await self._start(run, tool, row, args)
+        if row.state is CallState.READY and not upgraded and _is_first_look(run, row):
+            request = HoldRequest(ref=row.ref, ruling=ruling, policy_version=self.policy.version)
+            return Checked(request=request)
         why = "its tool was changed" if upgraded else "its rules were changed"
         request = HoldRequest(
             ref=row.ref,
@@ -175,13 +232,20 @@ class Gate:
         )
         return Checked(request=request)
 
+    async def _start(self, run: Run, tool: Tool, row: CallRow, args: bytes) -> Checked:
+        try:
+            request = await self._before_start(run, tool, row.ref, row.digest, args)
+        except BadValue as error:
+            return Checked(outcome=Failed(error="BadArguments", message=str(error)))
+        return Checked(args=args, request=request)
+
     async def rule(
-        self, run: Run, tool: Tool, args: bytes, check: Intervention | None = None
+        self, run: Run, tool: Tool, args: bytes, more: Sequence[Intervention] = ()
     ) -> Ruling:
         """Rule on a call by every rule there is."""
         flags = [] if tool.approval is None else [tool.approval]
         ruling = strictest(*flags)
-        checks = [each for each in (self._check, check) if each is not None]
+        checks = [*([] if self._check is None else [self._check]), *more]
         if self.policy.rules or checks:
             facts = self._facts(run, tool, args)
             ruling = self.policy.on(facts, ruling)
@@ -265,6 +329,12 @@ def stands(run: Run, ruling: Require, decision: Decision) -> bool:
     if decision.by == CLOCK:
         return ruling.on_silence == "approve"
     return may_decide(resolve_approvers(ruling, run.by), decision.by)
+
+
+def _is_first_look(run: Run, row: CallRow) -> bool:
+    # Calls that take their turn one after another are asked about when it comes.
+    strand = run.strand_of(row.ref)
+    return strand is not None and strand.siblings == "in_order" and not row.attempt
 
 
 def clean_text(text: str) -> str:

@@ -87,6 +87,10 @@ class _AboveNeeded(Exception):
     """The run that waits for this one has to be at hand."""
 
 
+class _FoldNeeded(Exception):
+    """The conversation of the run has to be at hand."""
+
+
 class Ledger:
     """The one door to the store for everything that changes a run."""
 
@@ -174,7 +178,7 @@ class Ledger:
         if live is not None and not live.stale:
             try:
                 sent = send(live)
-            except (SaysoError, _AboveNeeded):
+            except (SaysoError, _AboveNeeded, _FoldNeeded):
                 sent = None  # Only committed state may refuse: `_finish` looks again.
         return self._finish(run_id, send, sent)
 
@@ -260,6 +264,15 @@ class Ledger:
             # What is missing is on its way to the store.
             await live.idle.wait()
 
+    def fold(self, run: Run) -> Transcript:
+        """Give the conversation of a run, inside a verb; it is run again once that is at hand."""
+        live = self._lives.get(run.id)
+        if live is None or live.run is not run or live.transcript is None:
+            raise _FoldNeeded
+        if live.transcript.seq != run.seq:
+            raise _FoldNeeded
+        return live.transcript
+
     async def _finish(
         self, run_id: str, send: Callable[..., _Sent | None], sent: _Sent | None
     ) -> Written:
@@ -275,6 +288,10 @@ class Ledger:
                 sent = send(live, above)
             except _AboveNeeded:
                 above, sent = await self._open(live.run.parent), None
+                continue
+            except _FoldNeeded:
+                await self.transcript(run_id)
+                sent = None
                 continue
             except SaysoError:
                 if committed:
@@ -344,8 +361,8 @@ class Ledger:
                 raise _AboveNeeded
             if news := self._news(part, above.run):
                 parts.append(self._part(above, news, takes=takes))
-        for child in begins(part.run, events) if begins is not None else ():
-            parts.append(self._first_part(child))
+        children = () if begins is None else begins(part.run, events)
+        parts += [self._first_part(child) for child in children]
         return self._hand_over(*parts)
 
     def _news(self, part: _Part, above: Run) -> Sequence[e.Event]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.ledger import Ledger
-from sayso.engine.ports import Driver
+from sayso.engine.ports import Driver, Intervention
+from sayso.engine.vault import Vault
 from sayso.store.base import LEASE_MS, Store
 
 
@@ -34,6 +36,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     backoff_max_s: float = 30.0
     result_patience_s: float = 120.0
     """How long a result is kept in memory and offered again to a store that does not take it."""
+    stay_hot_s: float = 30.0
+    """How long a body that waits for an answer is kept in memory; 0: not at all."""
+    bodies_max: int = 100
+    """How many such bodies one worker keeps."""
     look_s: float = 1.0
     """How often workers and the sweeper look for what no bell told them of."""
     beat_s: float = LEASE_MS / 3000
@@ -50,3 +56,13 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed
     bounds: Bounds = Bounds()
     deps: Any = None
+    vault: Vault = Vault()
+
+    def checks(self, run: Run) -> list[Intervention]:
+        """List the gate checks of a run's agent, and of the agents above it."""
+        found: list[Intervention] = []
+        for name in (*run.lineage, run.agent):
+            driver = self.drivers.get(name)
+            if driver is not None and driver.check_for_intervention is not None:
+                found.append(driver.check_for_intervention)
+        return found

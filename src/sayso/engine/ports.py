@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
+from sayso.domain import events as e
 from sayso.domain.call import Effect
+from sayso.domain.hold import SignIn
 from sayso.domain.message import Message
 from sayso.domain.policy import CallFacts, Require
-from sayso.domain.value import Principal, Value
+from sayso.domain.run import Run
+from sayso.domain.transcript import Transcript
+from sayso.domain.value import Value
+from sayso.engine.context import Context, Suspend, Wanted
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
@@ -67,25 +70,6 @@ class Model(Protocol):
         ...
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool is told of its call. A parameter annotated with this is filled in by Sayso."""
-
-    run_id: str
-    call_id: str
-    key: str
-    """The same for every attempt of this call, and for no other: give it to targets that
-    deduplicate by key.
-    """
-    attempt: int
-    by: Principal
-    """Who started the run."""
-    agent: str
-    project: str
-    thread: str = ""
-    deps: Any = None
-    """What was given to `Sayso(deps=...)`."""
-
-
 class Happened(Value, frozen=True, kw_only=True):
     """A probe's answer: the effect is there, and this was the result."""
 
@@ -139,16 +123,30 @@ class Tool(Protocol):
         """Whether its target can be asked if a call happened."""
         ...
 
+    @property
+    def durable(self) -> bool:
+        """Whether its body may ask and take steps, and goes on from the journal."""
+        ...
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        """Where whoever started the run has to be signed in before it starts."""
+        ...
+
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
+        ...
+
+    def ask(self, args: bytes) -> Wanted | None:
+        """Say what it asks instead of having a body; None if it has one. `BadValue` if it cannot."""
         ...
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate arguments and encode them once and for all; `BadValue` if they do not fit."""
         ...
 
-    async def call(self, ctx: Context, args: bytes) -> bytes:
-        """Run the tool on what these bytes parse to; return the encoded result."""
+    async def call(self, ctx: Context, args: bytes) -> bytes | Suspend:
+        """Run the tool on what these bytes parse to; return the encoded result, or what it asks."""
         ...
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
@@ -160,6 +158,17 @@ Intervention = Callable[[CallFacts], object]
 """`check_for_intervention`: sync or async; True or a ruling holds a call, False lets it go on."""
 
 
+class Scene(NamedTuple):
+    """A run as its agent sees it: where it stands, and all that was said and done in it."""
+
+    run: Run
+    transcript: Transcript
+
+
+Change = Callable[[Scene], Sequence[e.Event]]
+"""Gives the events by which an agent changes a run. It is asked again if the run has moved."""
+
+
 class Reading(Value, frozen=True, kw_only=True):
     """What an agent makes of an answer without calls."""
 
@@ -167,10 +176,12 @@ class Reading(Value, frozen=True, kw_only=True):
     """The run's encoded result: it is done."""
     complaint: str = ""
     """What to tell the model instead: the answer is not usable, it must try again."""
+    change: Change | None = None
+    """How the run goes on instead."""
 
 
 class Driver(Protocol):
-    """An agent, as the engine sees it: what to ask the model next, and what to make of it."""
+    """An agent, as the engine sees it: given the run, what is next on each of its strands."""
 
     @property
     def name(self) -> str:
@@ -189,7 +200,12 @@ class Driver(Protocol):
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """What it can use, by name."""
+        """What it can use, by name: all that it ever offers a model, and its commands."""
+        ...
+
+    @property
+    def commands(self) -> Mapping[str, Tool]:
+        """What people can invoke on its runs, by name."""
         ...
 
     @property
@@ -207,10 +223,23 @@ class Driver(Protocol):
         """The agent's own gate check, beside the app's."""
         ...
 
-    def prompt(self, messages: tuple[Message, ...]) -> Prompt:
-        """Say what to ask the model, given the conversation so far."""
+    @property
+    def batch(self) -> tuple[str, str]:
+        """How the calls of one turn are decided, and what the others do; see `policy.BATCHES`."""
         ...
 
-    def read(self, answer: Answer) -> Reading:
-        """Make a result of an answer that asks for no calls."""
+    def next(self, scene: Scene, strand: str) -> Prompt | Change:
+        """Say what a strand that is due a turn asks the model, or does instead."""
+        ...
+
+    def read(self, scene: Scene, strand: str, answer: Answer) -> Reading:
+        """Make something of an answer that asks for no calls."""
+        ...
+
+    def moved(self, scene: Scene, strand: str, moves: Sequence[Any]) -> Sequence[e.Event]:
+        """Say what becomes of the run by the moves that a call of this strand has made."""
+        ...
+
+    def failed(self, strand: str, error: str) -> Change | None:
+        """Say how the run goes on after a strand could not; None: it fails as well."""
         ...

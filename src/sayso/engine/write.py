@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from sayso.domain import codec
 from sayso.domain.guard import conditions_of
-from sayso.domain.standing import status_of
 from sayso.domain.run import FOLD
+from sayso.domain.standing import status_of
 from sayso.engine.ids import entry_ids
 from sayso.store.base import Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows

@@ -1,0 +1,36 @@
+"""What must not be read by whoever can read the journal: sensitive answers, sealed.
+
+Rule: a key is looked for when something is first sealed or opened, and not before.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from sayso.store.keyring import KeyRing
+
+_PURPOSE = "answer"
+
+
+class Vault:
+    """Seals answers for the runs they belong to."""
+
+    def __init__(self, load: Callable[[], KeyRing] | None = None) -> None:
+        self._load = load
+        self._ring: KeyRing | None = None
+
+    def seal(self, run_id: str, data: bytes) -> str:
+        """Encrypt an answer so that it opens for this run only."""
+        sealed = self.keys().encrypt(_PURPOSE, data, run_id.encode())
+        return base64.b64encode(sealed).decode()
+
+    def unseal(self, run_id: str, sealed: str) -> bytes:
+        """Give what was sealed for this run."""
+        return self.keys().decrypt(_PURPOSE, base64.b64decode(sealed), run_id.encode())
+
+    def keys(self) -> KeyRing:
+        """Give the key ring."""
+        if self._ring is None:
+            self._ring = KeyRing.load() if self._load is None else self._load()
+        return self._ring
