@@ -93,6 +93,7 @@ CALL_MOVES: dict[type[e.Event], dict[CallState, CallState]] = {
 """
 
 _WAITING = (_S.READY, _S.APPROVED)
+_WORK = (_S.STARTED, *_WAITING)
 
 
 def status_of(run: Run) -> Status:
@@ -106,16 +107,22 @@ def status_of(run: Run) -> Status:
 
 def has_work(run: Run) -> bool:
     """Tell whether something is executing, could start, or is due a turn."""
-    return any(
-        strand_due(run, strand) or any(c.state in (_S.STARTED, *_WAITING) for c in strand.calls)
-        for strand in run.strands
-    )
+    for strand in run.strands:
+        if strand_due(run, strand):
+            return True
+        for call in strand.calls:
+            if call.state in _WORK:
+                return True
+    return False
 
 
 def strand_due(run: Run, strand: Strand) -> bool:
     """Tell whether a strand is due a turn: every call has its outcome and there is news."""
-    if run.ending or any(c.state is not _S.DONE for c in strand.calls):
+    if run.ending:
         return False
+    for call in strand.calls:
+        if call.state is not _S.DONE:
+            return False
     return bool(strand.calls) or strand.said > strand.seen
 
 
@@ -143,7 +150,8 @@ def epilogue(run: Run) -> list[e.Event]:
             return [e.RunFailed(error=run.ending_why)]
         return [e.RunCancelled(reason=run.ending_why)]
     status = status_of(run)
-    if (status is Status.RUNNING and not has_work(run)) or _stranded(run):
+    # With an open hold it would be suspended.
+    if (status is Status.RUNNING and not run.holds and not has_work(run)) or _stranded(run):
         raise IllegalEvent("this would leave the run with something that can never go on")
     if status is run.told:
         return []
@@ -158,9 +166,11 @@ def apply(run: Run | None, event: e.Event) -> Run:
         return _started(event)
     if run is None:
         raise IllegalEvent(f"{type(event).__name__} cannot be the first entry of a run")
-    if status_of(run) not in LEGAL[type(event)]:
-        raise IllegalEvent(f"{type(event).__name__} is not legal while {status_of(run)}")
-    return _APPLY[type(event)](replace(run, seq=run.seq + 1), event)
+    kind = type(event)
+    status = status_of(run)
+    if status not in LEGAL[kind]:
+        raise IllegalEvent(f"{kind.__name__} is not legal while {status}")
+    return _APPLY[kind](replace(run, seq=run.seq + 1), event)
 
 
 def apply_all(run: Run | None, events: Iterable[e.Event]) -> Run:
@@ -174,9 +184,13 @@ def apply_all(run: Run | None, events: Iterable[e.Event]) -> Run:
 
 def _stranded(run: Run) -> bool:
     # A call that waits and asks nobody, or that may start in a run where nothing starts any more.
-    asking = {hold.call for hold in run.holds}
+    if run.ending and run.calls(*_WAITING):
+        return True
     waiting = run.calls(_S.HELD, _S.DOUBTED)
-    return any(c.ref not in asking for c in waiting) or bool(run.ending and run.calls(*_WAITING))
+    if not waiting:
+        return False
+    asking = {hold.call for hold in run.holds}
+    return any(c.ref not in asking for c in waiting)
 
 
 def _started(event: e.RunStarted) -> Run:

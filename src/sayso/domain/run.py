@@ -96,11 +96,18 @@ class Run(Row, frozen=True, kw_only=True):
 
     def strand(self, name: str) -> Strand | None:
         """Find a strand."""
-        return next((strand for strand in self.strands if strand.name == name), None)
+        for strand in self.strands:
+            if strand.name == name:
+                return strand
+        return None
 
     def call(self, ref: str) -> CallRow | None:
         """Find a call of an open turn."""
-        return next((c for strand in self.strands for c in strand.calls if c.ref == ref), None)
+        for strand in self.strands:
+            for call in strand.calls:
+                if call.ref == ref:
+                    return call
+        return None
 
     def calls(self, *states: CallState) -> list[CallRow]:
         """All calls of open turns in one of these states."""
@@ -108,11 +115,16 @@ class Run(Row, frozen=True, kw_only=True):
 
     def hold(self, n: int) -> Hold | None:
         """Find an open hold."""
-        return next((hold for hold in self.holds if hold.n == n), None)
+        for hold in self.holds:
+            if hold.n == n:
+                return hold
+        return None
 
     @property
     def due_at(self) -> int | None:
         """When the sweeper must look at it: a deadline, or a decision becoming effective."""
+        if not self.holds:
+            return None
         times = [
             hold.deadline if hold.decision is None else hold.decision.effective_at
             for hold in self.holds
@@ -122,15 +134,19 @@ class Run(Row, frozen=True, kw_only=True):
 
 def with_strand(run: Run, strand: Strand) -> Run:
     """Copy a run with this strand in place of the one of its name."""
-    strands = tuple(strand if other.name == strand.name else other for other in run.strands)
-    return replace(run, strands=strands)
+    strands = [strand if other.name == strand.name else other for other in run.strands]
+    return replace(run, strands=tuple(strands))
 
 
 def with_call(run: Run, row: CallRow) -> Run:
     """Copy a run with this call in place of the one of its ref."""
-    strand = next(s for s in run.strands if any(c.ref == row.ref for c in s.calls))
-    calls = tuple(row if other.ref == row.ref else other for other in strand.calls)
-    return with_strand(run, replace(strand, calls=calls))
+    strands = [
+        replace(strand, calls=tuple([row if c.ref == row.ref else c for c in strand.calls]))
+        if strand.calls
+        else strand
+        for strand in run.strands
+    ]
+    return replace(run, strands=tuple(strands))
 
 
 def with_hold(run: Run, hold: Hold) -> Run:

@@ -9,13 +9,14 @@ from sayso.errors import BadValue, UnknownRun
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_BITS, _RANDOM_BITS = 48, 80
+_PAIRS = [one + other for one in _ALPHABET for other in _ALPHABET]
 _RUN_ID = re.compile(r"run_[A-Za-z0-9_-]{1,80}", re.ASCII)
 
 
 def new_id(prefix: str, now: int) -> str:
     """Make an id: a prefix, the time in milliseconds, 80 random bits."""
     number = ((now & ((1 << _TIME_BITS) - 1)) << _RANDOM_BITS) | int.from_bytes(os.urandom(10))
-    text = "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    text = "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
     return f"{prefix}_{text}"
 
 
@@ -38,6 +39,7 @@ def is_run_id(text: object) -> bool:
     return isinstance(text, str) and _RUN_ID.fullmatch(text) is not None
 
 
-def entry_id() -> bytes:
-    """Make the id by which a writer recognises its own entry."""
-    return os.urandom(8)
+def entry_ids(count: int) -> list[bytes]:
+    """Make the ids by which a writer recognises its own entries."""
+    drawn = os.urandom(8 * count)
+    return [drawn[index : index + 8] for index in range(0, 8 * count, 8)]

@@ -19,12 +19,11 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.call import call_id
 from sayso.domain.lifecycle import epilogue, status_of
-from sayso.domain.message import Message
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.transcript import Transcript
 from sayso.engine.dispatch import Dispatch
+from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
 from sayso.engine.write import make_write
@@ -38,13 +37,11 @@ from sayso.errors import (
     UnknownRun,
 )
 from sayso.store.base import Appended, Key, RunRow, Store, Write
-from sayso.store.journal import decode, read_journal, read_transcript, replay
+from sayso.store.journal import decode, read_journal, replay
 from sayso.store.rows import Step, take_steps
 
 TRIES_MAX = 200
 """How often a verb is tried against others who write to the same run."""
-THREAD_MAX = 1000
-"""How many earlier runs of a thread are read as history."""
 
 Verb = Callable[[Run], Sequence[e.Event]]
 Takes = Callable[[str], str]
@@ -69,6 +66,9 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     write: Write
     answer: asyncio.Future[Appended]
+    """The store's. Nobody awaits it: whoever goes away would take it along."""
+    landed: asyncio.Future[None]
+    """Done after the answer, once that was taken note of."""
     quiet: bool
 
 
@@ -80,6 +80,7 @@ class Ledger:
         self.dispatch = dispatch
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
+        self._history = History(store, self.read)
         self._lives: dict[str, Live] = {}
         self._pins: set[str] = set()
 
@@ -93,6 +94,11 @@ class Ledger:
             return codec.decode_run(row.state)
         # The row was written by code that kept its state in another shape.
         return await replay(self.store, row.id)
+
+    def committed(self, row: RunRow) -> Live | None:
+        """Give the run in memory if this row says that all of it is committed."""
+        live = self._lives.get(row.id)
+        return live if live is not None and live.last == row.last else None
 
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""
@@ -216,7 +222,7 @@ class Ledger:
             if found is not None and found.seq == live.run.seq:
                 return found
             if found is None:
-                found = await self._continued(live.run)
+                found = await self._history.begin(live.run)
             for entry in await read_journal(self.store, run_id, after=found.seq):
                 if entry.seq > found.seq:
                     found.add(entry.seq, decode(entry))
@@ -227,21 +233,6 @@ class Ledger:
                 return found
             # What is missing is on its way to the store.
             await live.idle.wait()
-
-    async def _continued(self, run: Run) -> Transcript:
-        """Begin a run's transcript where those of its thread's earlier runs end."""
-        runs: list[Run] = []
-        previous = run.previous
-        while previous and len(runs) < THREAD_MAX:
-            runs.append((await self._read(previous)).run)
-            previous = runs[-1].previous
-        messages: tuple[Message, ...] = ()
-        doubts: dict[tuple[str, bytes], str] = {}
-        for each in reversed(runs):
-            told = await read_transcript(self.store, each.id, messages)
-            messages = told.messages()
-            doubts |= {what: call_id(each.id, ref) for what, ref in told.doubted(each).items()}
-        return Transcript(run.id, messages, doubts)
 
     async def _finish(
         self, run_id: str, send: Callable[[Live], _Sent | None], sent: _Sent | None
@@ -268,8 +259,8 @@ class Ledger:
     async def _landed(self, sent: _Sent) -> Written | None:
         """Wait for an append; None if somebody else was first and the verb must run again."""
         try:
-            # Whoever goes away must not take the answer along: `_answered` needs it.
-            answer = await asyncio.shield(sent.answer)
+            await sent.landed
+            answer = sent.answer.result()
         except StaleRun:
             return None
         except CommitUnknown as unknown:
@@ -283,6 +274,8 @@ class Ledger:
     def _answered(self, sent: _Sent, answer: asyncio.Future[Appended]) -> None:
         """Take note of an answer, whether or not anybody still waits for it."""
         live = sent.live
+        if not sent.landed.done():
+            sent.landed.set_result(None)
         live.pending -= 1
         if not live.pending:
             live.idle.set()
@@ -339,6 +332,7 @@ class Ledger:
             owner=owner,
             write=write,
             answer=asyncio.ensure_future(self.store.append(write)),
+            landed=asyncio.get_running_loop().create_future(),
             quiet=quiet,
         )
         live.run, live.owner, live.last = sent.run, owner, write.entries[-1].id

@@ -6,14 +6,12 @@ Everything but the events themselves is derived from them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from sayso.domain import codec
-from sayso.domain import events as e
 from sayso.domain.guard import conditions_of
 from sayso.domain.lifecycle import status_of
 from sayso.domain.run import FOLD
-from sayso.engine.ids import entry_id
+from sayso.engine.ids import entry_ids
 from sayso.store.base import Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows
 
@@ -29,13 +27,16 @@ def make_write(
     """Make the write that appends these steps after the entry with the id `last`."""
     before, after = steps[0].before, steps[-1].after
     events = [step.event for step in steps]
+    ids = entry_ids(len(events))
     return Write(
         run=after.id,
         after=before.seq if before else 0,
         after_id=last,
         entries=tuple(
-            NewEntry(id=entry_id(), payload=codec.encode_event(cast("e.AnyEvent", event)))
-            for event in events
+            [
+                NewEntry(id=one, payload=codec.encode_event(event))
+                for one, event in zip(ids, events, strict=True)
+            ]
         ),
         project=after.project,
         agent=after.agent,

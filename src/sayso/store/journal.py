@@ -5,9 +5,7 @@ from __future__ import annotations
 from sayso.domain import codec
 from sayso.domain.events import AnyEvent, Recorded
 from sayso.domain.lifecycle import apply_all
-from sayso.domain.message import Message
 from sayso.domain.run import Run
-from sayso.domain.transcript import Transcript
 from sayso.errors import NotUnderstood
 from sayso.store.base import PAGE_MAX, Entry, Store
 
@@ -37,16 +35,6 @@ async def read_journal(store: Store, run_id: str, *, after: int = 0) -> list[Ent
         if len(page) < PAGE_MAX:
             return found
         after = page[-1].seq
-
-
-async def read_transcript(
-    store: Store, run_id: str, before: tuple[Message, ...] = ()
-) -> Transcript:
-    """Fold a run's whole journal into its conversation."""
-    transcript = Transcript(run_id, before)
-    for entry in await read_journal(store, run_id):
-        transcript.add(entry.seq, decode(entry))
-    return transcript
 
 
 async def replay(store: Store, run_id: str) -> Run:

@@ -15,7 +15,13 @@ from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.store.base import HoldRow
 
-_TOUCHES = e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionEffective | e.DecisionUndone
+_TOUCHES = (
+    e.HoldOpened,
+    e.HoldRevised,
+    e.HoldSettled,
+    e.DecisionEffective,
+    e.DecisionUndone,
+)
 
 
 class Step(NamedTuple):
