@@ -152,6 +152,16 @@ def test_a_malformed_state_is_refused(state):
     assert caught.value.reason == "malformed"
 
 
+def test_a_state_without_end_is_refused_before_it_is_looked_at():
+    facts = client().read_state(state_of(client()), now=NOW)
+    long = msgspec.structs.replace(facts, hold_id="h" * STATE_CHARS_MAX)
+
+    with pytest.raises(BadState) as caught:
+        client().read_state(sealed(msgspec.json.encode(long)), now=NOW)
+
+    assert caught.value.reason == "malformed"
+
+
 def test_a_forged_state_is_refused():
     body, key_id, mac = state_of(client()).split(".")
     other = KeyRing.load(env={"SAYSO_KEYS": new_key()})
@@ -405,6 +415,16 @@ async def test_what_is_no_code_is_not_sent(server, code):
     one = client(token_url=server.url)
 
     await refused(SignInFailed, one.exchange(code, state_of(one), now=NOW))
+
+    assert server.asked == []
+
+
+async def test_a_state_that_cannot_be_used_sends_nothing(server):
+    one, other = client(token_url=server.url), client("gitlab")
+
+    for state, age in ((state_of(one), STATE_AGE_MAX_MS + 1), (state_of(other), 0), ("x", 0)):
+        await refused(BadState, one.exchange("code-1", state, now=NOW + age))
+    await refused(BadState, one.exchange("code-1", state_of(one), now=NOW + 101, max_age_ms=100))
 
     assert server.asked == []
 
