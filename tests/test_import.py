@@ -8,9 +8,11 @@ HEAVY = {
     "click",
     "cryptography",
     "httpx2",
+    "jsonschema",
     "openai",
     "pydantic",
     "pydantic_ai",
+    "referencing",
     "rich",
 }
 

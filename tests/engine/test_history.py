@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from sayso import AssistantMessage, Context, UserMessage, approve, reject, tool
+from sayso.engine.history import History
 from sayso.store.base import Store, Write
 from sayso.testing import call, say
 
@@ -202,3 +203,59 @@ async def test_a_view_of_an_old_run_is_complete(place: Place) -> None:
 
         assert len(view.messages) == 1 + 2 * (LONG + 1) + 1
         assert len(await entries(app.store)) == view.seq
+
+
+async def test_the_earlier_runs_of_a_thread_are_read_once(place: Place) -> None:
+    stores: list[Measured] = []
+
+    def measure(store: Store) -> Measured:
+        stores.append(Measured(store))
+        return stores[-1]
+
+    async with place.app(agent(lambda messages: say(str(len(messages)))), wrap=measure) as app:
+        reads: list[int] = []
+        for n in range(10):
+            before = stores[0].reads["journal"]
+            run = await app.start("teller", "And then?", by="mira", thread="t")
+            assert (await completed(run)).output == str(2 * n + 1)
+            reads.append(stores[0].reads["journal"] - before)
+
+    # The first of them has no earlier run, the second reads one.
+    assert reads[2:] == [reads[1]] * 8
+
+
+async def test_what_is_erased_of_an_earlier_run_is_erased_for_the_model(place: Place) -> None:
+    def script(messages: Any) -> Any:
+        return say(" ".join(m.text for m in messages if isinstance(m, UserMessage)))
+
+    async with place.app(agent(script)) as app:
+        first = await app.start("teller", "secret", by="mira", thread="t")
+        await completed(first)
+        second = await app.start("teller", "two", by="mira", thread="t")
+        view = await completed(second)
+        assert view.output == "secret two"
+        assert [message.text for message in view.messages] == ["two", "secret two"]
+
+        await app.redact(first, 1, by="mira")
+        third = await app.start("teller", "three", by="mira", thread="t")
+
+        assert (await completed(third)).output == "[erased] two three"
+
+
+@pytest.mark.parametrize("bytes_max", [0, 700, 10_000])
+async def test_what_is_kept_of_earlier_runs_is_bounded(place: Place, bytes_max: int) -> None:
+    async with place.app(agent(lambda messages: say(str(len(messages))))) as app:
+        for _ in range(10):
+            run = await app.start("teller", "And then?", by="mira", thread="t")
+            await completed(run)
+        ledger = app._open_parts.ledger
+        history = History(app.store, ledger.read, bytes_max=bytes_max)
+        last = await ledger.load(run.id)
+
+        for _ in range(2):
+            transcript = await history.begin(last)
+            assert len(transcript.messages()) == 18
+
+        kept = sum(said.size for said in history._kept.values())
+        assert kept == history._size <= bytes_max
+        assert bool(kept) == (bytes_max > 0)

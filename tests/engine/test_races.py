@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from sayso import Bounds, Context, Sayso, answer, approve, reject, tool
 from sayso.errors import AlreadyDecided, HoldExpired, RunFinished
+from sayso.store.base import Appended, Store, Write
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import call, say
 
@@ -27,6 +29,7 @@ from .judge import judge
 from .kit import (
     PATIENCE_S,
     Child,
+    Delegate,
     Place,
     agent,
     completed,
@@ -426,3 +429,45 @@ async def _late(app: Sayso, run_id: str) -> bool:
 
 async def _lost(store: SqliteStore) -> bool:
     return bool(await store.lost())
+
+
+class Late(Delegate):
+    """A store that keeps appends back, once it is told to."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.open = asyncio.Event()
+        self.open.set()
+        self.asked = asyncio.Event()
+
+    def append(self, *writes: Write) -> Awaitable[Appended]:
+        if self.open.is_set():
+            return self.inner.append(*writes)
+        self.asked.set()
+        return asyncio.ensure_future(self._later(writes))
+
+    async def _later(self, writes: tuple[Write, ...]) -> Appended:
+        await self.open.wait()
+        return await self.inner.append(*writes)
+
+
+async def test_a_view_shows_nothing_that_is_not_committed(place: Place) -> None:
+    stores: list[Late] = []
+
+    def late(store: Store) -> Late:
+        stores.append(Late(store))
+        return stores[-1]
+
+    async with place.app(payer(place), wrap=late) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        stores[0].open.clear()
+        deciding = asyncio.create_task(app.decide(hold, approve(), by="mira"))
+        await stores[0].asked.wait()
+
+        view = await run.view()
+
+        assert (view.status, len(view.holds)) == ("suspended", 1)
+        stores[0].open.set()
+        await deciding
+        assert (await completed(run)).holds == ()

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import os
 import pickle
 import subprocess
@@ -24,6 +25,24 @@ def test_a_signature_is_good_for_its_data_and_purpose_alone():
     assert not keys.verify("link", b"hold_2", signature)
     assert not keys.verify("seal", b"hold_1", signature)
     assert not ring(new_key()).verify("link", b"hold_1", signature)
+
+
+def test_what_is_derived_depends_on_the_key_the_purpose_and_the_data():
+    old, new = new_key(), new_key()
+    before, rotated = ring(old), ring(new, old)
+    derived = before.derive("pkce", b"a")
+
+    assert len(derived) == 32
+    assert derived == before.derive("pkce", b"a")
+    assert derived == rotated.derive("pkce", b"a", key_id=old.partition(":")[0])
+    assert derived not in {
+        before.derive("pkce", b"b"),
+        before.derive("other", b"a"),
+        rotated.derive("pkce", b"a"),
+    }
+    assert base64.urlsafe_b64encode(derived).decode()[:-1] not in before.sign("pkce", b"a")
+    with pytest.raises(BadKeys, match="does not have the key"):
+        before.derive("pkce", b"a", key_id="nobody")
 
 
 @pytest.mark.parametrize("bad", ["", ".", "k.", "nobody.abc", "x" * 10_000, "ü.ü"])

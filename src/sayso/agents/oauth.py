@@ -94,7 +94,7 @@ class OAuthClient:
             "client_id": provider.client_id,
             "redirect_uri": provider.redirect_url,
             **({"scope": " ".join(asked)} if asked else {}),
-            # OpenID providers may insist on one. The ID token that it would be in, nobody here reads.
+            # OpenID providers may insist on it; the ID token that has it is not read here.
             **({"nonce": facts.nonce} if "openid" in asked else {}),
             "state": state,
             "code_challenge": _encode(hashlib.sha256(self._verifier(state)).digest()),

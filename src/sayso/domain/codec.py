@@ -27,7 +27,7 @@ _decision_decoder: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decisio
 _BAD = (ValueError, TypeError, LookupError, RecursionError)
 
 
-def encode_event(event: AnyEvent) -> bytes:
+def encode_event(event: Event) -> bytes:
     """Encode an event to what the journal keeps; `BadValue` if it could not be read back."""
     try:
         data = _encoder.encode(event)

@@ -154,8 +154,6 @@ def _read(text: str) -> _Form:
         raise BadQuestion(f"the schema is not JSON Schema: at {where}: {why}") from None
     formats = FormatChecker(formats=FORMATS)
     formats.checks("date-time")(_is_moment)
-    # Every reference is a pointer, so a name for the whole could only mislead.
-    schema.pop("$id", None)
     # A registry of our own, because the usual one fetches what it does not know.
     registry = cast("Any", referencing).Registry()
     validator = kinds(schema, registry=registry, format_checker=formats)

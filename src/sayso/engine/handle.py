@@ -114,8 +114,11 @@ class RunHandle:
 
     async def _look(self, row: RunRow) -> RunView | None:
         """Make a view of the run as its row says; None if its holds have moved on meanwhile."""
-        run = await self._parts.ledger.read(row)
-        transcript = await self._transcript(row.seq)
+        live = self._parts.ledger.committed(row)
+        run = await self._parts.ledger.read(row) if live is None else live.run
+        transcript = None if live is None or run.previous else live.transcript
+        if transcript is None or transcript.seq != row.seq:
+            transcript = await self._transcript(row.seq)
         holds: tuple[HoldView, ...] = ()
         if run.holds:
             query = HoldQuery(run_id=self.id, limit=HOLDS_MAX)

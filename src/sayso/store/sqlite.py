@@ -276,9 +276,10 @@ class SqliteStore:
         return answer
 
     def _answered(self, batch: list[Job]) -> None:
+        # Writers before watchers: what these look at is then no longer under way.
+        self._queue.answered(batch)
         moved = {run_id for job in batch if job.error is None for run_id in job.moves}
         self._watches.ring(moved, own=True)
-        self._queue.answered(batch)
 
     def _moved(self, run_ids: list[str] | None) -> None:
         """Another process has committed to these runs; None: to whichever."""

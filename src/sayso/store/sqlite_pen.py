@@ -67,7 +67,7 @@ MOVED_MAX = 1000
 """Beyond it, everybody is told that something has moved."""
 
 
-class _Head(msgspec.Struct):
+class _Head(msgspec.Struct, gc=False):
     """Where a run is."""
 
     k: int
@@ -153,26 +153,14 @@ class Pen:
             self._check_key(write.key)
         made = make_entries(write, prev=head.hash, at=at, position=self.position + 1)
         run = self._put_run(write, head, made[-1])
-        for entry in made:
-            self._conn.execute(
-                _ENTRY,
-                (
-                    entry.position,
-                    run,
-                    entry.seq,
-                    entry.id,
-                    at,
-                    entry.salt,
-                    entry.payload,
-                    entry.hash,
-                ),
-            )
+        rows = [(e.position, run, e.seq, e.id, at, e.salt, e.payload, e.hash) for e in made]
+        self._conn.executemany(_ENTRY, rows)
         self.position = made[-1].position
         if write.key is not None:
             key = write.key
             self._conn.execute(_NEW_KEY, (key.project, key.key, key.digest, run, made[0].seq))
         for hold in write.holds:
-            self._put_hold(write, run, hold)
+            self._put_hold(write, run, hold, made)
         for seq in write.redacts:
             self._redact(run, seq)
 
@@ -221,9 +209,13 @@ class Pen:
             raise _refused(error, write) from None
         return head.k
 
-    def _put_hold(self, write: Write, run: int, hold: HoldRow) -> None:
-        found = self._conn.execute(_HOLD, (run, hold.n)).fetchall()
-        opened = self._opened(run, hold) if not found else cast("int", found[0][2])
+    def _put_hold(self, write: Write, run: int, hold: HoldRow, made: list[Entry]) -> None:
+        found: list[Any] = []
+        if hold.entry > write.after:
+            opened = _opened_now(write, hold, made)
+        else:
+            found = self._conn.execute(_HOLD, (run, hold.n)).fetchall()
+            opened = self._opened(run, hold) if not found else cast("int", found[0][2])
         who = msgspec.json.encode(hold.who).decode()
         waits = hold.status != "settled"
         if found:
@@ -281,6 +273,14 @@ class Pen:
         salt, payload = cast("tuple[bytes | None, bytes]", found[0])
         if salt is not None:
             self._conn.execute(_REDACT, (chain.leaf(salt, payload), run, seq))
+
+
+def _opened_now(write: Write, hold: HoldRow, made: list[Entry]) -> int:
+    """Give the position of the entry that opens a hold in this very write."""
+    index = hold.entry - write.after - 1
+    if index >= len(made):
+        raise StoreError(f"hold {hold.n} of {hold.run_id!r} names an entry that is not there")
+    return made[index].position
 
 
 @cache

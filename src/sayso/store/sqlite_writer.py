@@ -1,6 +1,6 @@
 """The writer thread: one connection, one transaction for a batch, answers after its commit.
 
-Rule 1: each job has its own savepoint, so that a refused one leaves the others alone.
+Rule 1: a refused job leaves the others alone: each has a savepoint, unless it is the only one.
 Rule 2: after a fault whose extent is unknown nothing more is written or read. The kernel may have
 dropped what it could not write, and a second fsync would say that all is well.
 """
@@ -187,9 +187,11 @@ class Writer:
             self._dozing = not fast
             rung = poll.poll(POLL_WAITING_MS if fast else POLL_MS)
             self._dozing = False
-            if rung:
-                self._drain()
-                handles.bell.drain()
+            for fd, _ in rung:
+                if fd == self._wake_r:
+                    self._drain()
+                else:
+                    handles.bell.drain()
             batch, self._batch = self._batch, None
             if batch:
                 self._serve_batch(handles, batch)
@@ -244,8 +246,14 @@ class Writer:
             patiently(lambda: handles.conn.execute("begin immediate"), self._busy_s)
             if handles.pen.look() > self._seen:
                 self._find_moved(handles)
-            for job in batch:
-                self._try(handles, job)
+            if len(batch) == 1:
+                self._do(handles, batch[0])
+                if batch[0].error is not None:
+                    handles.conn.execute("rollback")
+                    return
+            else:
+                for job in batch:
+                    self._try(handles, job)
             before = self._seen
             handles.conn.execute("commit")
             self._seen = handles.pen.position
@@ -258,16 +266,19 @@ class Writer:
     def _try(self, handles: Handles, job: Job) -> None:
         position = handles.pen.position
         handles.conn.execute("savepoint job")
+        self._do(handles, job)
+        if job.error is not None:
+            handles.conn.execute("rollback to job")
+            handles.pen.position = position
+        handles.conn.execute("release job")
+
+    def _do(self, handles: Handles, job: Job) -> None:
         try:
             job.result = job.do(handles.pen)
         except SaysoError as error:
             job.error = error
         except _OF_ONE_JOB as error:
             job.error = StoreError(f"{self._name!r} cannot keep this: {error}")
-        if job.error is not None:
-            handles.conn.execute("rollback to job")
-            handles.pen.position = position
-        handles.conn.execute("release job")
 
     def _what_now(self, handles: Handles, error: apsw.Error, before: int | None) -> SaysoError:
         """Undo what a failed batch has done, and say what its members are told.
