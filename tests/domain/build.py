@@ -2,12 +2,13 @@
 
 import msgspec
 
+from sayso.domain import bodies, settling, verbs
 from sayso.domain import events as e
-from sayso.domain import settling, verbs
 from sayso.domain.call import Call, CallState, Declined, Outcome, Returned
-from sayso.domain.hold import Approved, Verdict
+from sayso.domain.hold import Approved, Ask, Delegation, External, Verdict
 from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.policy import Require
+from sayso.domain.question import Question
 from sayso.domain.run import CallRow, Run
 from sayso.domain.value import Principal
 
@@ -21,6 +22,10 @@ DONE = Returned(value=msgspec.Raw(b'"done"'))
 NO = Declined(reason="no")
 APPROVE = Approved()
 ASK = Require()
+QUESTION = Question(text="How much?")
+EXTERNAL = External(reason="the bank calls back")
+CHILD = "run_c"
+DELEGATION = Delegation(run=CHILD, agent="clerk", input="Find the invoice.")
 
 
 def started(run: str = "run_1") -> Run:
@@ -47,10 +52,19 @@ def calls(turn: int, *digests: str) -> tuple[Call, ...]:
     )
 
 
-def answer(run: Run, *digests: str) -> e.TurnTaken:
+def answer(
+    run: Run, *digests: str, strand: str = e.MAIN, resolve: str = "each", siblings: str = "run"
+) -> e.TurnTaken:
     """The model's next answer, asking for these calls, having seen everything."""
     turn = run.turns + 1
-    return e.TurnTaken(turn=turn, seen=run.seq, calls=calls(turn, *digests))
+    return e.TurnTaken(
+        turn=turn,
+        seen=run.seq,
+        strand=strand,
+        calls=calls(turn, *digests),
+        resolve=resolve,
+        siblings=siblings,
+    )
 
 
 def asked(*digests: str) -> Run:
@@ -105,6 +119,86 @@ def doubted(run: Run, ref: str = "1.0", ruling: Require = ASK) -> Run:
         run, ref, attempt=row.attempt, why="its worker died", ruling=ruling, now=NOW
     )
     return commit(run, *events)
+
+
+def asking(*asks: Ask, ruling: Require = ASK, run: Run | None = None) -> Run:
+    """A run whose only call has begun, and asks these things in its body."""
+    return put(run or executing("d"), *asks, ruling=ruling)
+
+
+def put(run: Run, *asks: Ask, ref: str = "1.0", ruling: Require = ASK) -> Run:
+    """The run after the body of this call asked these things, all at once."""
+    row = call(run, ref)
+    requests = [
+        verbs.HoldRequest(
+            ref=ref, ruling=ruling, ask=ask, then="continue", step=row.step + 1, digest=f"q{n}"
+        )
+        for n, ask in enumerate(asks)
+    ]
+    return commit(run, *bodies.ask(run, ref, requests, attempt=row.attempt, now=NOW))
+
+
+def blocked(
+    ask: Ask = QUESTION, *, ruling: Require = ASK, run: Run | None = None, ref: str = "1.0"
+) -> Run:
+    """A run with a call that has begun, and whose outcome is what somebody answers."""
+    run = run or executing("d")
+    request = verbs.HoldRequest(ref=ref, ruling=ruling, ask=ask, then="outcome", digest="q")
+    return commit(run, *bodies.ask(run, ref, [request], attempt=call(run, ref).attempt, now=NOW))
+
+
+def stepping(run: Run | None = None, ref: str = "1.0", effect: str = "once") -> Run:
+    """A run with a body in the middle of its next step."""
+    run = run or executing("d")
+    row = call(run, ref)
+    made = {"name": f"step {row.step + 1}", "digest": "s", "effect": effect}
+    return commit(run, *bodies.start_step(run, ref, attempt=row.attempt, **made))
+
+
+def stepped(run: Run | None = None, ref: str = "1.0", outcome: Outcome = DONE) -> Run:
+    """A run with a body that has taken its next step."""
+    run = stepping(run, ref)
+    attempt = call(run, ref).attempt
+    return commit(run, *bodies.finish_step(run, ref, attempt=attempt, outcome=outcome))
+
+
+def step_doubted(run: Run | None = None, ref: str = "1.0", ruling: Require = ASK) -> Run:
+    """A run with a step that may or may not have happened."""
+    run = run or stepping()
+    made = {"why": "its worker died", "ruling": ruling, "digest": "s", "now": NOW}
+    return commit(run, *bodies.doubt_step(run, ref, attempt=call(run, ref).attempt, **made))
+
+
+def parked(run: Run, ref: str = "1.0", *, again: bool = False) -> Run:
+    """The run after nobody has this body in memory any more."""
+    attempt = call(run, ref).attempt
+    return commit(run, *bodies.park(run, ref, attempt=attempt, why="it waited", again=again))
+
+
+def resumed(run: Run, ref: str = "1.0", worker: str = WORKER) -> Run:
+    """The run after a worker took up this body."""
+    return commit(run, *bodies.continue_call(run, start(call(run, ref), worker)))
+
+
+def commanded(run: Run, digest: str = "c") -> Run:
+    """The run after its owner invoked a command on it."""
+    made = Call(ref="", tool="refund", digest=digest)
+    return commit(run, *verbs.command(run, made, by=MIRA, now=NOW))
+
+
+def opened_strand(run: Run, name: str = "item", parent: str = e.MAIN, text: str = "Go.") -> Run:
+    """The run with one more line of thought."""
+    name = f"{name}.{run.strands_opened + 1}"
+    return commit(run, e.StrandOpened(strand=name, parent=parent, text=text))
+
+
+def child_ended(run: Run, n: int, verdict: Verdict, turns: int = 3) -> Run:
+    """The run after the one that it waits for has ended."""
+    hold = run.hold(n)
+    assert hold is not None
+    return commit(
+        run, *settling.settle_child(run, n, verdict, child=hold.child, now=NOW, turns=turns)
+    )
 
 
 def cancelled(run: Run) -> Run:

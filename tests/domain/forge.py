@@ -14,7 +14,19 @@ from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run, with_call
 from sayso.errors import IllegalEvent
 
-from .build import MIRA, NOW, WORKER, answer, call, commit, doubted, executing, held, started
+from .build import (
+    MIRA,
+    NOW,
+    QUESTION,
+    WORKER,
+    answer,
+    call,
+    commit,
+    doubted,
+    executing,
+    held,
+    started,
+)
 
 HOUR = 3_600_000
 TIMED = Require(within_ms=HOUR)
@@ -44,6 +56,32 @@ def opened(run: Run, ref: str = "1.0", **changes: Any) -> e.HoldOpened:
         approvers=("user:mira",),
         suspension=run.suspensions + 1,
         at=NOW,
+    )
+    return replace(event, **changes)
+
+
+def wondered(run: Run, ref: str = "1.0", **changes: Any) -> e.HoldOpened:
+    """What a body asks at the place that it has come to."""
+    row = call(run, ref)
+    asked = {"then": "continue", "step": row.step + 1, "version": 1, "digest": "q"}
+    return opened(run, ref, **{**asked, "ask": QUESTION, **changes})
+
+
+def continued(row: CallRow, **changes: Any) -> e.CallContinued:
+    event = e.CallContinued(
+        call=row.ref, attempt=row.attempt + 1, worker=WORKER, tick=7, timeout_ms=1000
+    )
+    return replace(event, **changes)
+
+
+def step(row: CallRow, **changes: Any) -> e.StepStarted:
+    event = e.StepStarted(
+        call=row.ref,
+        attempt=row.attempt,
+        step=row.step + 1,
+        name="reserve",
+        digest="s",
+        effect="once",
     )
     return replace(event, **changes)
 
@@ -88,8 +126,11 @@ def the_hold(run: Run, n: int = 1) -> Hold:
     return hold
 
 
-def in_state(state: CallState, *, hold: bool) -> Run:
-    """A run forged so that its only call is in this state, with a hold on it or not."""
+def in_state(state: CallState, *, hold: bool, stepping: bool = False) -> Run:
+    """A run forged so that its only call is in this state, with a hold on it or not, and perhaps
+    in the middle of its first step.
+    """
     run = doubted(executing("d")) if state is CallState.DOUBTED else held("d")
     holds = tuple(replace(one, editable=True) for one in run.holds) if hold else ()
-    return replace(with_call(run, replace(call(run), state=state)), holds=holds)
+    row = replace(call(run), state=state, stepping=stepping, step=int(stepping))
+    return replace(with_call(run, row), holds=holds)

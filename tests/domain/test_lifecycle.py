@@ -11,15 +11,22 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from sayso.domain import bodies, settling, verbs
 from sayso.domain import events as e
-from sayso.domain import settling, verbs
 from sayso.domain.apply_calls import CALL_MOVES
-from sayso.domain.call import CallState
+from sayso.domain.apply_holds import HOLD_MOVES, THENS
+from sayso.domain.call import Call, CallState
 from sayso.domain.hold import (
+    ASK_KINDS,
     Approval,
+    Ask,
+    Consent,
     InDoubt,
     Rejected,
+    SignIn,
+    Then,
 )
+from sayso.domain.hold import answer as answered
 from sayso.domain.lifecycle import FINAL, LEGAL, OPEN, TRANSITIONS, apply, epilogue
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of, strand_due
@@ -28,9 +35,12 @@ from sayso.errors import IllegalEvent
 
 from .build import (
     APPROVE,
+    DELEGATION,
     DONE,
+    EXTERNAL,
     MIRA,
     NOW,
+    QUESTION,
     answer,
     asked,
     begin,
@@ -42,19 +52,25 @@ from .build import (
     finish,
     held,
     late,
+    put,
     start,
     started,
+    step_doubted,
 )
 from .forge import (
     PAID,
     TIMED,
+    VALUE,
     attempt,
     completed,
+    continued,
     illegal,
     in_state,
     opened,
     revised,
     settled,
+    step,
+    wondered,
 )
 
 TYPES: tuple[type[e.Event], ...] = get_args(e.AnyEvent)
@@ -122,7 +138,35 @@ def tell_stories() -> Stories:
     for error in ("", "broken"):
         s.go(started(), *settling.cancel(started(), by=MIRA, now=NOW, error=error))
     s.go(started(), answer(started()), PAID)
+    for run in (timed, busy):
+        tell_of_others(s, run)
+    tell_of_bodies(s)
     return s
+
+
+def tell_of_others(s: Stories, run: Run) -> None:
+    """What may happen beside the calls of a turn."""
+    s.go(run, *verbs.command(run, Call(ref="", tool="refund"), by=MIRA, now=NOW))
+    s.go(run, e.RunAdopted(by=MIRA, at=NOW, source="elsewhere"))
+    # A strand that waits to be spoken to does nothing.
+    beside = s.go(run, e.StrandOpened(strand="item.2"))
+    changed = s.go(beside, e.StrandChanged(strand="item.2", data=VALUE))
+    s.go(changed, e.StrandClosed(strand="item.2"))
+
+
+def tell_of_bodies(s: Stories) -> None:
+    """What the body of a call does."""
+    run = executing("d")
+    made = {"name": "reserve", "digest": "s", "effect": "once"}
+    busy = s.go(run, *bodies.start_step(run, "1.0", attempt=1, **made))
+    done = s.go(busy, *bodies.finish_step(busy, "1.0", attempt=1, outcome=DONE))
+    asking = put(done, QUESTION)
+    answer_given = s.go(asking, *settling.settle(asking, 1, answered(1), by=MIRA, now=NOW))
+    s.go(answer_given, *bodies.continue_call(answer_given, start(call(answer_given))))
+    s.go(busy, *bodies.park(busy, "1.0", attempt=1, why="?", again=True))
+    for verdict in (APPROVE, answered(1)):
+        doubt = step_doubted(busy)
+        s.go(doubt, *settling.settle(doubt, 1, verdict, by=MIRA, now=NOW))
 
 
 STORIES = tell_stories()
@@ -196,34 +240,41 @@ def test_a_status_is_announced_once():
     illegal(asked("d"), e.RunResumed(), match="already")
 
 
+STEPS = (e.StepFinished, e.StepVoided)
+
+
 def event_of(kind: type[e.Event], run: Run) -> e.Event:
     """An event that is right in all but, perhaps, the state of the call."""
     row = call(run)
-    in_doubt = row.state is CallState.DOUBTED
-    started_before = row.state in (CallState.STARTED, CallState.DOUBTED)
+    begun_before = row.state in (
+        CallState.STARTED,
+        CallState.DOUBTED,
+        CallState.WAITING,
+        CallState.ANSWERED,
+    )
+    place: dict[str, Any] = {"call": "1.0", "attempt": row.attempt}
     by_kind: dict[type[e.Event], Callable[[], e.Event]] = {
-        e.HoldOpened: lambda: opened(
-            run, ask=InDoubt(attempt=1, worker="w", why="?") if in_doubt else Approval()
-        ),
-        e.HoldRevised: lambda: revised(run),
-        e.HoldSettled: lambda: settled(run, APPROVE),
         e.CallStarted: lambda: attempt(row),
-        e.AttemptVoided: lambda: e.AttemptVoided(call="1.0", attempt=row.attempt, why="?"),
-        e.CallDoubted: lambda: e.CallDoubted(call="1.0", attempt=row.attempt, why="?"),
+        e.CallContinued: lambda: continued(row),
+        e.StepStarted: lambda: step(row),
+        e.StepFinished: lambda: e.StepFinished(**place, step=row.step, outcome=DONE),
+        e.StepVoided: lambda: e.StepVoided(**place, step=row.step, why="?"),
+        e.BodyParked: lambda: e.BodyParked(**place, why="?"),
+        e.AttemptVoided: lambda: e.AttemptVoided(**place, why="?"),
+        e.CallDoubted: lambda: e.CallDoubted(**place, why="?"),
         e.CallFinished: lambda: e.CallFinished(
-            call="1.0", attempt=row.attempt if started_before else 0, outcome=DONE
+            call="1.0", attempt=row.attempt if begun_before else 0, outcome=DONE
         ),
     }
     return by_kind[kind]()
 
 
 MOVES = list(product(CALL_MOVES, CallState))
-ON_HOLD = (e.HoldRevised, e.HoldSettled)
 
 
 @pytest.mark.parametrize("kind, state", MOVES)
 def test_a_call_moves_as_the_table_says_and_not_otherwise(kind: type[e.Event], state: CallState):
-    run = in_state(state, hold=kind in ON_HOLD)
+    run = in_state(state, hold=False, stepping=kind in STEPS)
     event = event_of(kind, run)
 
     if state in CALL_MOVES[kind]:
@@ -232,11 +283,82 @@ def test_a_call_moves_as_the_table_says_and_not_otherwise(kind: type[e.Event], s
         illegal(run, event, match=f"is not legal for the call 1.0 while {state}")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CALL_MOVES if kind not in ON_HOLD])
+@pytest.mark.parametrize("kind", CALL_MOVES)
 def test_a_call_of_a_turn_that_is_over_does_not_move(kind: type[e.Event]):
     event = replace(event_of(kind, in_state(CallState.READY, hold=False)), call="9.9")
 
     illegal(asked("d"), event, match="of a turn that is over")
+
+
+@pytest.mark.parametrize("then, state", list(product(HOLD_MOVES, CallState)))
+def test_a_hold_takes_its_call_where_the_table_says(then: Then, state: CallState):
+    run = in_state(state, hold=False)
+    in_doubt = InDoubt(attempt=1, worker="w", why="?")
+    event = {
+        "start": opened(run, ask=in_doubt if state is CallState.DOUBTED else Approval()),
+        "outcome": wondered(run, then="outcome", step=0),
+        "continue": wondered(run),
+    }[then]
+
+    if state in HOLD_MOVES[then]:
+        assert call(apply(run, event)).state is HOLD_MOVES[then][state]
+    else:
+        illegal(run, event, match=f"HoldOpened is not legal for the call 1.0 while {state}")
+
+
+ASKS: dict[str, Ask] = {
+    "approval": Approval(),
+    "in_doubt": InDoubt(attempt=1, worker="w", why="?"),
+    "question": QUESTION,
+    "sign_in": SignIn(provider="mail"),
+    "consent": Consent(provider="mail"),
+    "external": EXTERNAL,
+    "delegation": DELEGATION,
+}
+
+
+def test_the_table_of_asks_knows_every_one():
+    assert set(THENS) == set(ASK_KINDS.values()) == set(ASKS)
+
+
+@pytest.mark.parametrize("kind, then", list(product(THENS, HOLD_MOVES)))
+def test_an_ask_does_for_its_call_only_what_it_can(kind: str, then: Then):
+    state = {"start": CallState.READY, "outcome": CallState.READY, "continue": CallState.STARTED}
+    run = in_state(CallState.DOUBTED if kind == "in_doubt" else state[then], hold=False)
+    step = 1 if then == "continue" else 0
+    event = opened(run, ask=ASKS[kind], then=then, step=step)
+
+    if then in THENS[kind]:
+        assert apply(run, event).holds[0].kind == kind
+    elif kind == "in_doubt":
+        illegal(run, event, match="not legal for the call")
+    else:
+        illegal(run, event, match="is not what a hold")
+
+
+@pytest.mark.parametrize("state", CallState)
+def test_only_a_call_that_is_held_is_edited_or_let_go(state: CallState):
+    run = in_state(state, hold=True)
+
+    if state is CallState.HELD:
+        assert call(apply(run, revised(run))).state is CallState.HELD
+    else:
+        illegal(run, revised(run), match=f"is not legal for the call 1.0 while {state}")
+    if state in (CallState.HELD, CallState.DOUBTED):
+        assert call(apply(run, settled(run, APPROVE))).state is CallState.APPROVED
+    else:
+        illegal(run, settled(run, APPROVE), match=f"not legal for the call 1.0 while {state}")
+
+
+@pytest.mark.parametrize("state", CallState)
+def test_only_a_body_that_waits_is_answered(state: CallState):
+    run = in_state(state, hold=True)
+    run = replace(run, holds=(replace(run.holds[0], then="continue", kind="question", step=1),))
+
+    if state in (CallState.WAITING, CallState.DOUBTED):
+        assert call(apply(run, settled(run, answered(1)))).state is CallState.ANSWERED
+    else:
+        illegal(run, settled(run, answered(1)), match=f"not legal for the call 1.0 while {state}")
 
 
 def test_every_state_of_a_call_but_the_last_has_a_way_out():

@@ -193,13 +193,15 @@ def cancel(
     return draft.events
 
 
-def withdraw(run: Run, *, by: Principal, now: int, reason: str) -> list[e.Event]:
-    """Take back what a run asks."""
+def withdraw(
+    run: Run, *, by: Principal, now: int, reason: str, only: str = ""
+) -> list[e.Event]:
+    """Take back what a run asks, or one call of it."""
     # A call in doubt stays open whatever happens to the run: somebody must look into it. So does
     # one that another run works on: that run is to end first.
     draft = Draft(run)
     for hold in run.holds:
-        if hold.kind == "in_doubt" or hold.child:
+        if hold.kind == "in_doubt" or hold.child or only not in ("", hold.call):
             continue
         decision = Decision(
             verdict=Withdrawn(reason=reason),

@@ -259,6 +259,18 @@ def command(
     return [e.CommandReceived(call=call, by=by, at=now, key=key, strand=strand)]
 
 
+def drop_commands(run: Run, *, now: int) -> list[e.Event]:
+    """Give up the commands of a run that is about to be complete, but for those under way."""
+    draft = Draft(run)
+    reason = "the run is complete"
+    for row in run.commands:
+        if row.state in (CallState.READY, CallState.APPROVED):
+            draft.add(*decline(draft.run, row.ref, Declined(reason=reason)))
+        elif row.state is CallState.HELD:
+            draft.add(*withdraw(draft.run, by=SAYSO, now=now, reason=reason, only=row.ref))
+    return draft.events
+
+
 def _refuse_ended(run: Run) -> None:
     if status_of(run) in FINAL or run.ending:
         raise RunFinished(f"the run {run.id!r} is {run.final or 'being cancelled'}")

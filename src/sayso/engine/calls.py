@@ -1,25 +1,38 @@
-"""Starting calls and recording what became of them."""
+"""Starting calls, letting their bodies go on, and recording what became of them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
+from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain import settling, verbs
 from sayso.domain.call import Effect, Failed, call_id
+from sayso.domain.digest import ask_digest
+from sayso.domain.hold import Decision
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
+from sayso.domain.settling import Draft
+from sayso.domain.transcript import Place, Transcript
 from sayso.domain.value import SAYSO
-from sayso.engine.attempt import Done, Doubt, Result, Void, look_into, run_attempt
-from sayso.engine.ledger import Verb, Written
+from sayso.engine.attempt import (
+    Asked,
+    Done,
+    Doubt,
+    Parked,
+    Result,
+    StepDoubt,
+    Void,
+    look_into,
+    run_attempt,
+)
+from sayso.engine.body import DurableBody
+from sayso.engine.context import Context
+from sayso.engine.ledger import Verb
+from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
-from sayso.engine.ports import Context
+from sayso.engine.ports import Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import StoreClosed, StoreError
-
-log = logging.getLogger("sayso")
+from sayso.errors import IllegalEvent, SaysoError
 
 
 async def propose_starts(
@@ -29,11 +42,12 @@ async def propose_starts(
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     driver = parts.drivers[run.agent]
+    checks = parts.checks(run)
     checked = [
         (
             row,
             await parts.gate.recheck(
-                run, row, transcript, tools=driver.tools, check=driver.check_for_intervention
+                run, row, transcript, tools=driver.tools, checks=checks
             ),
         )
         for row in rows
@@ -58,20 +72,87 @@ async def propose_starts(
                 found += verbs.start_calls(run, [start])
         return found + verbs.open_holds(run, requests, now=now)
 
-    return Proposal(verb=verb, args={row.ref: check.args for row, check in checked}, tick=tick)
+    return Proposal(verb, args={row.ref: check.args for row, check in checked}, tick=tick)
+
+
+async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
+    """Propose to let a body go on whose asks are settled."""
+    run = (await parts.ledger.live(run_id)).run
+    driver = parts.drivers[run.agent]
+    tick = parts.store.tick()
+    if row.tool not in driver.tools:
+        outcome = Failed(error="UnknownTool", message=f"no tool {row.tool!r} now")
+
+        def give_up(run: Run) -> list[e.Event]:
+            there = run.call(row.ref)
+            if there is None or there != row:
+                return []
+            return [e.CallFinished(call=row.ref, attempt=row.attempt, outcome=outcome)]
+
+        return Proposal(give_up, args={}, tick=tick)
+    start = start_of(driver, row, worker=worker, tick=tick)
+    return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
 
 
 async def run_body(
     parts: Parts, run_id: str, event: e.CallStarted, args: bytes, tick: int
-) -> Result:
-    """Call the tool whose start has just been committed, unless that took too long."""
+) -> Result | None:
+    """Call the tool whose start has just been committed, unless that took too long. None if its
+    body has asked something and waits.
+    """
     run = (await parts.ledger.live(run_id)).run
     call = run.call(event.call)
     late_ms = parts.store.tick() - tick
     if late_ms > parts.bounds.start_grace_ms or call is None:
         return Void(why=f"not sent: {late_ms} ms had passed when its start was committed")
     tool = parts.drivers[run.agent].tools[call.tool]
-    return await run_attempt(tool, context_of(parts, run, event.call, event.attempt), args)
+    if tool.durable:
+        return await _run_durable(parts, run, call, tool, args)
+    transcript = (await parts.ledger.live(run_id)).transcript
+    ctx = context_of(parts, run, event.call, event.attempt, transcript)
+    return await run_attempt(tool, ctx, args)
+
+
+async def continue_body(
+    parts: Parts, run_id: str, event: e.CallContinued, tick: int
+) -> Result | None:
+    """Let a body go on, in memory if it is still there, through the journal if it is not."""
+    transcript = await parts.ledger.transcript(run_id)
+    run = (await parts.ledger.live(run_id)).run
+    call = run.call(event.call)
+    late_ms = parts.store.tick() - tick
+    if late_ms > parts.bounds.start_grace_ms or call is None:
+        return Parked(why=f"{late_ms} ms had passed when it was to go on")
+    tool = parts.drivers[run.agent].tools[call.tool]
+    body = parts.hot.take(run_id, call.ref, event.attempt - 1)
+    if body is not None and body.resume(event.attempt, _answers(transcript.places[call.ref])):
+        return await _leg(parts, run_id, body, tool)
+    return await _run_durable(parts, run, call, tool, transcript.args[call.ref])
+
+
+async def _run_durable(
+    parts: Parts, run: Run, call: CallRow, tool: Tool, args: bytes
+) -> Result | None:
+    transcript = await parts.ledger.transcript(run.id)
+    places = transcript.places.get(call.ref, ())
+    body = DurableBody(
+        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
+    )
+    ctx = context_of(parts, run, call.ref, call.attempt, transcript, body)
+    body.start(tool.call(ctx, args))
+    return await _leg(parts, run.id, body, tool)
+
+
+async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Result | None:
+    result = await run_leg(body, tool)
+    if result is None and not body.gone:
+        parts.hot.keep(run_id, body)
+    return result
+
+
+def _answers(places: Sequence[Place]) -> list[Decision]:
+    last = places[-1]
+    return [last.decisions[n] for n in sorted(last.asks)]
 
 
 async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool) -> Result:
@@ -82,61 +163,95 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
     run = (await parts.ledger.live(run_id)).run
     tool = parts.drivers[run.agent].tools.get(row.tool)
     why = f"the worker {row.worker} was gone before it said how it ended"
+    if tool is not None and tool.durable:
+        return look_into_body(transcript.places.get(row.ref, ()), why)
     if may_live and tool is not None and tool.effect is Effect.ONCE:
         return Doubt(why="its worker lost sight of it")
-    ctx = context_of(parts, run, row.ref, row.attempt)
+    ctx = context_of(parts, run, row.ref, row.attempt, transcript)
     return await look_into(tool, ctx, transcript.args[row.ref], why=why)
 
 
 async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:
     """Say how to record what became of an attempt."""
-    ruling = await _doubt_ruling(parts, run_id, ref) if isinstance(result, Doubt) else Require()
+    doubts = isinstance(result, Doubt | StepDoubt | Parked)
+    ruling = await _doubt_ruling(parts, run_id, ref) if doubts else Require()
     return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling)
-
-
-async def insist(parts: Parts, run_id: str, verb: Verb, first: Awaitable[Written]) -> None:
-    """Wait for a record, and offer it again to a store that is only busy or full: the effect has
-    happened, and must not become doubtful for want of a moment.
-    """
-    deadline = parts.store.tick() + parts.bounds.result_patience_s * 1000
-    posted = first
-    while True:
-        try:
-            await posted
-        except StoreClosed:
-            raise
-        except StoreError as error:
-            if parts.store.tick() > deadline:
-                raise
-            log.warning("%s: a result waits: %s", run_id, error)
-            await asyncio.sleep(parts.bounds.backoff_s)
-        else:
-            return
-        posted = parts.ledger.post(run_id, verb, quiet=True)
 
 
 def _events(
     parts: Parts, run: Run, ref: str, attempt: int, *, result: Result, ruling: Require
 ) -> list[e.Event]:
+    now = parts.store.now()
+    row = run.call(ref)
+    spent = row is not None and row.voids + 1 >= parts.bounds.attempts_max
     match result:
+        case Done(moves=moves) if moves:
+            return _finish_moved(parts, run, ref, attempt, result)
         case Done(outcome=outcome, why=why):
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome, why=why)
-        case Void(why=why, lost=True) if run.ending or attempt >= parts.bounds.attempts_max:
+        case Void(why=why, lost=True) if run.ending or spent:
             # It is not known to be undone: "declined" would be a lie, "not done" another.
             message = f"nobody knows how it ended, after attempt {attempt}: {why}"
             outcome = Failed(error="Interrupted", message=message)
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
-        case Void(why=why) if attempt >= parts.bounds.attempts_max:
+        case Void(why=why) if spent:
             message = f"not done in {attempt} attempts, the last because: {why}"
             outcome = Failed(error="NotDone", message=message)
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
         case Void(why=why):
             return verbs.void_attempt(run, ref, attempt=attempt, why=why)
         case Doubt(why=why, probe=probe):
-            now = parts.store.now()
             return verbs.doubt_call(
                 run, ref, attempt=attempt, why=why, ruling=ruling, now=now, probe=probe
             )
+        case StepDoubt(why=why):
+            digest = row.digest if row is not None else ""
+            return bodies.doubt_step(
+                run, ref, attempt=attempt, why=why, ruling=ruling, digest=digest, now=now
+            )
+        case Parked(why=why) if spent:
+            why = f"its body was lost {parts.bounds.attempts_max} times, the last because: {why}"
+            return verbs.doubt_call(run, ref, attempt=attempt, why=why, ruling=ruling, now=now)
+        case Parked(why=why, again=again):
+            return bodies.park(run, ref, attempt=attempt, why=why, again=again)
+        case Asked():
+            return _ask(parts, run, ref, attempt, result)
+
+
+def _finish_moved(parts: Parts, run: Run, ref: str, attempt: int, done: Done) -> list[e.Event]:
+    """Record a result together with what its call changes in the run: both, or an error."""
+    transcript = parts.ledger.fold(run)
+    strand = _strand_of(run, transcript, ref)
+    found = verbs.finish_call(run, ref, attempt=attempt, outcome=done.outcome, why=done.why)
+    if not found or isinstance(found[0], e.LateResult):
+        return found
+    try:
+        draft = Draft(run)
+        draft.add(*found)
+        driver = parts.drivers[run.agent]
+        draft.add(*driver.moved(Scene(draft.run, transcript), strand, done.moves))
+    except (SaysoError, IllegalEvent) as error:
+        outcome = Failed(error=type(error).__name__, message=str(error))
+        return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
+    return draft.events
+
+
+def _ask(parts: Parts, run: Run, ref: str, attempt: int, asked: Asked) -> list[e.Event]:
+    ask = asked.wanted.ask
+    request = verbs.HoldRequest(
+        ref=ref,
+        ruling=asked.wanted.ruling,
+        ask=ask,
+        then="outcome",
+        policy_version=parts.gate.policy.version,
+        digest=ask_digest(
+            project=run.project, run=run.id, call=ref, step=0, ask=codec.encode_ask(ask)
+        ),
+    )
+    if run.ending:
+        outcome = Failed(error="Cancelled", message=f"the run was to end: {run.ending_why}")
+        return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
+    return bodies.ask(run, ref, [request], attempt=attempt, now=parts.store.now())
 
 
 async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
@@ -148,16 +263,38 @@ async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
     return parts.gate.doubt_ruling(run, tool, call.tool, transcript.args[ref], asked=asked)
 
 
-def context_of(parts: Parts, run: Run, ref: str, attempt: int) -> Context:
+def _strand_of(run: Run, transcript: Transcript | None, ref: str) -> str:
+    strand = run.strand_of(ref)
+    if strand is not None:
+        return strand.name
+    command = None if transcript is None else transcript.commands.get(ref)
+    return e.MAIN if command is None else command[1]
+
+
+def context_of(
+    parts: Parts,
+    run: Run,
+    ref: str,
+    attempt: int,
+    transcript: Transcript | None = None,
+    body: DurableBody | None = None,
+) -> Context:
     """Gather what a tool is told of its call."""
+    strand = _strand_of(run, transcript, ref)
+    command = None if transcript is None else transcript.commands.get(ref)
+    log = None if transcript is None else transcript.strands.get(strand)
     return Context(
         run_id=run.id,
         call_id=call_id(run.id, ref),
         key=call_id(run.id, ref),
         attempt=attempt,
-        by=run.by,
+        by=run.by if command is None else command[0],
         agent=run.agent,
         project=run.project,
         thread=run.thread,
         deps=parts.deps,
+        strand=strand,
+        body=body,
+        moves=[],
+        data=None if log is None else log.data,
     )

@@ -23,9 +23,18 @@ from sayso.domain.standing import startable, strand_due
 from sayso.domain.value import SAYSO
 from sayso.engine.attempt import Result
 from sayso.engine.bell import Bell
-from sayso.engine.calls import insist, look_after, propose_record, propose_starts, run_body
+from sayso.engine.calls import (
+    continue_body,
+    look_after,
+    propose_continue,
+    propose_record,
+    propose_starts,
+    run_body,
+)
 from sayso.engine.gate import clean_text
+from sayso.engine.insist import insist
 from sayso.engine.parts import Parts
+from sayso.engine.ports import Scene
 from sayso.engine.proposal import Proposal
 from sayso.engine.turn import propose_turn
 from sayso.errors import ModelFailed, StoreClosed, StoreError, describe
@@ -46,6 +55,8 @@ class RunLoop:
         self._worker = worker
         self._busy: set[str] = set()
         """Calls that a task of this loop looks after."""
+        self._proposals: set[Proposal] = set()
+        """Appends under way that start calls."""
         self._turns: dict[str, asyncio.Task[Any] | None] = {}
         """Strands whose turn is being taken, and the task that waits for the model."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,15 +117,21 @@ class RunLoop:
 
     def _launch(self, run: Run, group: asyncio.TaskGroup) -> None:
         for row in run.calls(CallState.STARTED):
-            if row.ref not in self._busy:
+            if not self._is_busy(row.ref):
                 self._spawn(group, partial(self._look_after, row, group), (row.ref,))
-        ready = [row for row in startable(run) if row.ref not in self._busy]
+        for row in run.calls(CallState.ANSWERED):
+            if not self._is_busy(row.ref):
+                self._spawn(group, partial(self._continue, row, group), (row.ref,))
+        ready = [row for row in startable(run) if not self._is_busy(row.ref)]
         if ready:
             self._spawn(group, partial(self._start, ready, group), [row.ref for row in ready])
         for strand in run.strands:
             if strand_due(run, strand) and strand.name not in self._turns:
                 self._turns[strand.name] = None
                 self._spawn(group, partial(self._turn, strand.name, group), ())
+
+    def _is_busy(self, ref: str) -> bool:
+        return ref in self._busy or any(ref in proposal.args for proposal in self._proposals)
 
     def _spawn(
         self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]], refs: Iterable[str]
@@ -175,10 +192,9 @@ class RunLoop:
             # From here on it must not be cut off, least of all by the end that it brings itself.
             self._turns[name] = None
             if proposal is not None:
-                for event in await self._commit(proposal):
-                    self._spawn(group, partial(self._body, event, proposal, group), ())
+                await self._take(proposal, group)
         except ModelFailed as error:
-            await self._fail(f"the model failed: {error}")
+            await self._failed(name, f"the model failed: {error}")
         finally:
             del self._turns[name]
 
@@ -195,9 +211,53 @@ class RunLoop:
         for event in started[-1:]:
             await self._body(event, proposal, group)
 
+    async def _take(self, proposal: Proposal, group: asyncio.TaskGroup) -> None:
+        """Record a turn, once no command is under way that it would cut off."""
+        started = await self._commit(proposal)
+        while proposal.waits and not self._broken:
+            await self._poked.wait()
+            self._poked.silence()
+            self._launch((await self._ledger.live(self.run_id)).run, group)
+            started = await self._commit(proposal)
+        for event in started:
+            self._spawn(group, partial(self._body, event, proposal, group), ())
+
+    async def _failed(self, name: str, error: str) -> None:
+        """Let the agent go on after a strand could not, or end the run."""
+        run = (await self._ledger.live(self.run_id)).run
+        change = self._parts.drivers[run.agent].failed(name, error)
+        if change is None:
+            await self._fail(error)
+            return
+
+        def verb(run: Run) -> Sequence[e.Event]:
+            if run.ending or run.final or run.strand(name) is None:
+                return []
+            return change(Scene(run, self._ledger.fold(run)))
+
+        await self._ledger.post(self.run_id, verb, owned_by=self._worker, quiet=True)
+
+    async def _continue(self, row: CallRow, group: asyncio.TaskGroup) -> None:
+        """Let a body go on that has its answers."""
+        try:
+            proposal = await propose_continue(self._parts, self.run_id, row, self._worker)
+            written = await self._ledger.post(
+                self.run_id, proposal.verb, owned_by=self._worker, quiet=True
+            )
+        except BaseException:
+            self._busy.discard(row.ref)
+            raise
+        events = [one for one in written.events if isinstance(one, e.CallContinued)]
+        if not events:
+            self._busy.discard(row.ref)
+            return
+        event = events[0]
+        result = continue_body(self._parts, self.run_id, event, proposal.tick)
+        await self._conclude(row.ref, event.attempt, result, group)
+
     async def _commit(self, proposal: Proposal) -> list[e.CallStarted]:
         """Append what is proposed; give what was started, and let go of what was not."""
-        self._busy.update(proposal.args)
+        self._proposals.add(proposal)
         started: list[e.CallStarted] = []
         try:
             # Whoever was taken over meanwhile starts nothing any more.
@@ -206,7 +266,9 @@ class RunLoop:
             )
             started = [event for event in written.events if isinstance(event, e.CallStarted)]
         finally:
-            self._busy.difference_update(proposal.args.keys() - {one.call for one in started})
+            self._proposals.discard(proposal)
+            self._busy.difference_update(proposal.args)
+            self._busy.update(one.call for one in started)
         return started
 
     async def _body(
@@ -223,11 +285,14 @@ class RunLoop:
         await self._conclude(row.ref, row.attempt, result, group)
 
     async def _conclude(
-        self, ref: str, attempt: int, result: Awaitable[Result], group: asyncio.TaskGroup
+        self, ref: str, attempt: int, result: Awaitable[Result | None], group: asyncio.TaskGroup
     ) -> None:
         """Record what became of an attempt, and take the next turn while that is committed."""
         try:
-            verb = await propose_record(self._parts, self.run_id, ref, attempt, await result)
+            found = await result
+            if found is None:
+                return  # Its body waits for an answer; that is recorded.
+            verb = await propose_record(self._parts, self.run_id, ref, attempt, found)
             # Handed over here, so that the turn builds on it; waited for below.
             first = self._ledger.post(self.run_id, verb, quiet=True)
             recorded = asyncio.ensure_future(insist(self._parts, self.run_id, verb, first))

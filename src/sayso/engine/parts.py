@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.ports import Driver, Intervention
 from sayso.engine.vault import Vault
 from sayso.store.base import LEASE_MS, Store
+
+if TYPE_CHECKING:
+    from sayso.engine.hot import HotBodies
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed
     bounds: Bounds = Bounds()
     deps: Any = None
+    hot: HotBodies
     vault: Vault = Vault()
 
     def checks(self, run: Run) -> list[Intervention]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from sayso.domain.call import Call
 from sayso.domain.run import CallRow
 from sayso.domain.verbs import Start
@@ -11,13 +9,17 @@ from sayso.engine.ledger import Verb
 from sayso.engine.ports import Driver
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A verb with the arguments of the calls that it may start."""
+class Proposal:
+    """A verb, and the arguments of the calls that it starts."""
 
-    verb: Verb
-    args: dict[str, bytes]
-    tick: int
-    """When it was made, by the lease clock: a start must not be much older than this."""
+    def __init__(self, verb: Verb, *, args: dict[str, bytes], tick: int) -> None:
+        self.verb = verb
+        self.args = args
+        """By ref; a verb that takes a turn fills this in, as it gives the turn its number."""
+        self.tick = tick
+        """When it was made, by the lease clock: a start must not be much older than this."""
+        self.waits = False
+        """Whether it could not be appended because a command is under way."""
 
 
 def start_of(driver: Driver, call: Call | CallRow, *, worker: str, tick: int) -> Start:

@@ -10,15 +10,16 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain import verbs
-from sayso.domain.lifecycle import apply_all
-from sayso.domain.run import Run
-from sayso.domain.standing import strand_due
-from sayso.domain.transcript import Transcript
+from sayso.domain.call import Call, Declined
+from sayso.domain.run import CallRow, Run, Strand
+from sayso.domain.settling import Draft
+from sayso.domain.standing import startable, strand_due
 from sayso.domain.value import SAYSO
 from sayso.engine.feed import Delta
 from sayso.engine.gate import Admitted, clean_text
+from sayso.engine.ledger import Verb
 from sayso.engine.parts import Parts
-from sayso.engine.ports import Answer, AskedCall, Driver, Prompt, Reading
+from sayso.engine.ports import Answer, AskedCall, Change, Driver, Prompt, Reading, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
 from sayso.errors import ModelFailed
 
@@ -33,48 +34,158 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     if strand is None or not strand_due(run, strand):
         return None
     driver = parts.drivers[run.agent]
-    if run.turns >= driver.turns_max:
-        raise ModelFailed(f"the run took {driver.turns_max} turns without coming to an end")
-    seen, turn = transcript.seq, run.turns + 1
-    answer = await _ask(parts, run_id, driver, driver.prompt(transcript.messages()), turn)
-    answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
-    admitted = await _admit(parts, run, driver, answer.calls, transcript=transcript)
-    taken = e.TurnTaken(
-        turn=turn,
-        seen=seen,
-        strand=name,
-        text=answer.text,
-        calls=tuple(one.call for one in admitted),
-        raw=None if answer.raw is None else msgspec.Raw(answer.raw),
-        model=driver.model.name,
-        usage=answer.usage,
-    )
-    free = [one.call for one in admitted if one.request is None and one.outcome is None]
+    scene = Scene(run, transcript)
+    prompt = driver.next(scene, name)
     tick = parts.store.tick()
-    starts = [start_of(driver, c, worker=worker, tick=tick) for c in free]
-    reading = None if admitted else driver.read(answer)
+    if not isinstance(prompt, Prompt):
+        return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
+    turns_max = run.turns_max or driver.turns_max
+    if run.turns + run.spent >= turns_max:
+        raise ModelFailed(f"the run took {turns_max} turns without coming to an end")
+    seen = transcript.seq
+    answer = await _ask(parts, run_id, driver, prompt, run.turns + 1)
+    answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
+    tools = {tool.name: tool for tool in prompt.tools}
+    admitted = await _admit(parts, scene, answer.calls, tools)
+    turn = _Turn(parts, driver, strand, answer, admitted, seen=seen, worker=worker)
+    turn.reading = None if admitted else driver.read(scene, name, answer)
+    return turn.proposal
 
-    def verb(run: Run) -> list[e.Event]:
-        found = verbs.take_turn(run, taken)
-        if not found:
-            return []
-        after = apply_all(run, found)
-        if reading is not None:
-            return [*found, *_conclusion(after, reading)]
-        for one in admitted:
+
+class _Turn:
+    """An answer that is ready to be recorded, whatever number its turn will have."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        driver: Driver,
+        strand: Strand,
+        answer: Answer,
+        admitted: Sequence[Admitted],
+        *,
+        seen: int,
+        worker: str,
+    ) -> None:
+        self._parts = parts
+        self._driver = driver
+        self._before = strand
+        self._answer = answer
+        self._admitted = admitted
+        self._seen = seen
+        self._worker = worker
+        self._batch = _batch(driver, admitted)
+        self.reading: Reading | None = None
+        self.proposal = Proposal(self._verb, args={}, tick=parts.store.tick())
+
+    def _verb(self, run: Run) -> list[e.Event]:
+        strand = run.strand(self._before.name)
+        if strand is None or strand.turn != self._before.turn or not strand_due(run, strand):
+            return []  # The run has moved on without it.
+        number = run.turns + 1
+        calls = [
+            msgspec.structs.replace(one.call, ref=f"{number}.{index}")
+            for index, one in enumerate(self._admitted)
+        ]
+        resolve, siblings = self._batch
+        draft = Draft(run)
+        draft.add(
+            e.TurnTaken(
+                turn=number,
+                seen=self._seen,
+                strand=strand.name,
+                text=self._answer.text,
+                calls=tuple(calls),
+                raw=None if self._answer.raw is None else msgspec.Raw(self._answer.raw),
+                model=self._driver.model.name,
+                usage=self._answer.usage,
+                resolve=resolve,
+                siblings=siblings,
+            )
+        )
+        if self.reading is not None:
+            return self._conclude(draft, self.reading, run)
+        self._settle_calls(draft, calls)
+        return draft.events
+
+    def _settle_calls(self, draft: Draft, calls: Sequence[Call]) -> None:
+        """Let each call start, ask for it, or give it its outcome."""
+        resolve, siblings = self._batch
+        requests: list[verbs.HoldRequest] = []
+        waits = ""
+        for call, one in zip(calls, self._admitted, strict=True):
             if one.outcome is not None:
-                found += verbs.decline(after, one.call.ref, one.outcome)
-        requests = [one.request for one in admitted if one.request is not None]
-        found += verbs.open_holds(after, requests, now=parts.store.now())
-        return found + verbs.start_calls(after, starts)
+                draft.add(*verbs.decline(draft.run, call.ref, one.outcome))
+            elif waits and siblings == "halt":
+                reason = f"it was not executed: {waits} before it waits for a person"
+                draft.add(*verbs.decline(draft.run, call.ref, Declined(reason=reason)))
+            elif one.request is not None:
+                requests.append(msgspec.structs.replace(one.request, ref=call.ref))
+                waits = waits or call.tool
+        if siblings == "in_order":
+            # Those after it are asked about when their turn has come.
+            first = next((c for c in startable(draft.run)), None)
+            requests = [r for r in requests if first is not None and r.ref == first.ref]
+        draft.add(
+            *verbs.open_holds(draft.run, requests, now=self._parts.store.now(), resolve=resolve)
+        )
+        starts = self._starts(draft.run, calls)
+        draft.add(*verbs.start_calls(draft.run, starts))
+        free = {start.ref for start in starts}
+        self.proposal.args = {c.ref: bytes(c.args) for c in calls if c.ref in free}
 
-    return Proposal(verb=verb, args={c.ref: bytes(c.args) for c in free}, tick=tick)
+    def _starts(self, run: Run, calls: Sequence[Call]) -> list[verbs.Start]:
+        free = {call.ref for call, one in zip(calls, self._admitted, strict=True) if _free(one)}
+        tick = self.proposal.tick
+        return [
+            start_of(self._driver, row, worker=self._worker, tick=tick)
+            for row in startable(run)
+            if row.ref in free and _is_fresh(row)
+        ]
+
+    def _conclude(self, draft: Draft, reading: Reading, before: Run) -> list[e.Event]:
+        """Add what an answer without calls leads to."""
+        if reading.change is not None:
+            scene = Scene(draft.run, self._parts.ledger.fold(before))
+            draft.add(*reading.change(scene))
+        elif reading.output is None:
+            said = e.MessageReceived(
+                by=SAYSO, text=reading.complaint, strand=self._before.name
+            )
+            draft.add(said)
+        else:
+            draft.add(*verbs.drop_commands(draft.run, now=self._parts.store.now()))
+            self.proposal.waits = bool(draft.run.commands)
+            if self.proposal.waits:
+                return []
+            draft.add(*verbs.complete(draft.run, reading.output))
+        return draft.events
 
 
-def _conclusion(run: Run, reading: Reading) -> list[e.Event]:
-    if reading.output is not None:
-        return verbs.complete(run, reading.output)
-    return [e.MessageReceived(by=SAYSO, text=reading.complaint)]
+def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
+    def verb(run: Run) -> Sequence[e.Event]:
+        strand = run.strand(before.name)
+        if strand is None or strand.turn != before.turn or not strand_due(run, strand):
+            return []
+        return change(Scene(run, parts.ledger.fold(run)))
+
+    return verb
+
+
+def _batch(driver: Driver, admitted: Sequence[Admitted]) -> tuple[str, str]:
+    """Say how the calls of a turn are decided: as the rules that hold one say, or the agent."""
+    for one in admitted:
+        ruling = None if one.request is None else one.request.ruling
+        if ruling is not None and (ruling.resolve or ruling.siblings):
+            return ruling.resolve or "each", ruling.siblings or "run"
+    return driver.batch
+
+
+def _free(one: Admitted) -> bool:
+    return one.request is None and one.outcome is None
+
+
+def _is_fresh(row: CallRow) -> bool:
+    return not row.attempt
 
 
 async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: int) -> Answer:
@@ -97,19 +208,21 @@ async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: 
 
 
 async def _admit(
-    parts: Parts, run: Run, driver: Driver, calls: Sequence[AskedCall], *, transcript: Transcript
+    parts: Parts, scene: Scene, calls: Sequence[AskedCall], tools: dict[str, Tool]
 ) -> list[Admitted]:
     calls_max = parts.bounds.calls_max
     if len(calls) > calls_max:
         raise ModelFailed(f"the model asked for {len(calls)} calls at once, over {calls_max}")
+    run = scene.run
+    checks = parts.checks(run)
     return [
         await parts.gate.admit(
             run,
             asked,
             ref=f"{run.turns + 1}.{index}",
-            tools=driver.tools,
-            transcript=transcript,
-            check=driver.check_for_intervention,
+            tools=tools,
+            transcript=scene.transcript,
+            checks=checks,
         )
         for index, asked in enumerate(calls)
     ]
