@@ -387,6 +387,26 @@ async def test_a_provider_that_never_answers_is_given_up(server, monkeypatch):
     assert error.retryable
 
 
+async def test_a_provider_that_answers_in_drops_is_given_up(server, monkeypatch):
+    monkeypatch.setattr(oauth_token, "TIMEOUT_S", 0.2)
+    server.drips = True
+    one = client(token_url=server.url)
+
+    error = await refused(SignInFailed, one.exchange("code-1", state_of(one), now=NOW))
+
+    # Each drop comes in time, and there are not yet too many of them.
+    assert error.retryable
+
+
+async def test_an_answer_that_is_no_json_is_called_that(server):
+    server.body = b"<html>"
+    one = client(token_url=server.url)
+
+    error = await refused(SignInFailed, one.exchange("code-1", state_of(one), now=NOW))
+
+    assert "JSON" in str(error)
+
+
 async def test_an_answer_without_end_is_given_up(server):
     server.body = b'{"a": "' + b"x" * (oauth_token.ANSWER_BYTES_MAX + 1) + b'"}'
     one = client(token_url=server.url)

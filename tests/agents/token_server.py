@@ -18,13 +18,15 @@ class TokenServer:
         self.ready = threading.Event()
         """Until this is set, no answer is given."""
         self.ready.set()
+        self.drips = False
+        """Whether the answer goes on and on, a piece every few milliseconds."""
         self.url = ""
 
 
 @contextmanager
 def token_server():
     """Serve until the block is left."""
-    told = TokenServer()
+    told, over = TokenServer(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -37,6 +39,9 @@ def token_server():
             self.end_headers()
             try:
                 self.wfile.write(told.body)
+                while told.drips:
+                    self.wfile.write(b" " * 8192)
+                    over.wait(0.02)
             except (BrokenPipeError, ConnectionResetError):
                 return
 
@@ -60,5 +65,7 @@ def token_server():
             yield told
         finally:
             told.ready.set()
+            told.drips = False
+            over.set()
             server.shutdown()
             thread.join()
