@@ -182,8 +182,8 @@ def _check_place(run: Run, event: e.HoldOpened, row: CallRow) -> None:
         if event.ask.step != row.step or not row.stepping:
             raise IllegalEvent(f"step {event.ask.step} of {event.call} is not in doubt")
     elif event.then == "continue":
-        joins = any(hold.step == event.step for hold in run.holds_of(event.call))
-        if event.step != (row.step if joins else row.step + 1):
+        # What is asked at once is asked at one place.
+        if event.step != (row.step if run.holds_of(event.call) else row.step + 1):
             raise IllegalEvent(f"the body of {event.call} is not at step {event.step}")
 
 

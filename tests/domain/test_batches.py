@@ -1,0 +1,245 @@
+"""How the calls of one turn are decided, and what the others do meanwhile."""
+
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+from sayso.domain import events as e
+from sayso.domain import settling, verbs
+from sayso.domain.call import CallState, Declined
+from sayso.domain.hold import Rejected, Withdrawn, answer
+from sayso.domain.lifecycle import apply_all
+from sayso.domain.policy import BATCHES, Require
+from sayso.domain.run import Run, Status
+from sayso.domain.standing import has_work, startable, status_of
+from sayso.errors import WrongVerdict
+
+from .build import (
+    APPROVE,
+    MIRA,
+    NOW,
+    QUESTION,
+    begin,
+    blocked,
+    call,
+    cancelled,
+    commit,
+    decided,
+    finish,
+    late,
+    put,
+    start,
+    started,
+)
+from .build import answer as turn_of
+from .forge import illegal, opened, revised, the_hold
+
+RESOLVES = ("each", "together", "latest", "all")
+SIBLINGS = ("run", "halt", "hold", "in_order", "stop")
+
+
+def batch(*holds: Require | None, resolve: str = "each", siblings: str = "run") -> Run:
+    """A run whose turn was decided so: a ruling for each call that needs somebody."""
+    run = started()
+    digests = [f"d{n}" for n in range(len(holds))]
+    turn = turn_of(run, *digests, resolve=resolve, siblings=siblings)
+    after = apply_all(run, [turn])
+    requests = [
+        verbs.HoldRequest(ref=f"1.{n}", ruling=ruling)
+        for n, ruling in enumerate(holds)
+        if ruling is not None
+    ]
+    return commit(run, turn, *verbs.open_holds(after, requests, now=NOW, resolve=resolve))
+
+
+def able(run: Run) -> list[str]:
+    return [row.ref for row in startable(run)]
+
+
+@pytest.mark.parametrize("resolve, siblings", list(product(RESOLVES, SIBLINGS)))
+def test_only_what_works_is_a_way_to_decide_a_turn(resolve: str, siblings: str):
+    run = started()
+    turn = turn_of(run, "d", resolve=resolve, siblings=siblings)
+
+    if (resolve, siblings) in BATCHES:
+        strand = commit(run, turn).strands[0]
+        assert (strand.resolve, strand.siblings) == (resolve, siblings)
+    else:
+        illegal(run, turn, match="no way to decide")
+
+
+@pytest.mark.parametrize("siblings", ["run", "halt"])
+def test_siblings_start_while_one_is_held(siblings: str):
+    assert able(batch(Require(), None, siblings=siblings)) == ["1.1"]
+
+
+def test_siblings_that_hold_wait_for_the_one_that_is_held():
+    run = batch(Require(), None, None, siblings="hold")
+
+    assert able(run) == []
+    assert status_of(run) is Status.SUSPENDED
+    assert verbs.start_calls(run, [start(call(run, "1.1"))]) == []
+    assert able(decided(run, 1, APPROVE)) == ["1.0", "1.1", "1.2"]
+    assert able(decided(run, 1, Rejected())) == ["1.1", "1.2"]
+
+
+def test_siblings_that_hold_wait_for_all_that_are_held():
+    run = decided(batch(Require(), Require(), None, siblings="hold"), 1, APPROVE)
+
+    assert able(run) == []
+    assert status_of(run) is Status.SUSPENDED
+    assert able(decided(run, 2, APPROVE)) == ["1.0", "1.1", "1.2"]
+
+
+def test_siblings_that_hold_wait_for_what_is_executed_elsewhere():
+    run = started()
+    turn = turn_of(run, "d", "e", siblings="hold")
+    after = apply_all(run, [turn])
+    request = verbs.HoldRequest(ref="1.0", ruling=Require(), ask=QUESTION, then="outcome")
+    run = commit(run, turn, *verbs.open_holds(after, [request], now=NOW))
+
+    assert able(run) == []
+    assert able(decided(run, 1, answer(1))) == ["1.1"]
+
+
+def test_siblings_that_hold_do_not_wait_for_one_that_asks_after_it_began():
+    run = batch(None, None, siblings="hold")
+    run = commit(run, *verbs.start_calls(run, [start(call(run))]))
+
+    assert able(put(run, QUESTION)) == ["1.1"]
+    assert able(blocked(run=run)) == ["1.1"]
+
+
+def test_calls_in_order_start_one_after_another():
+    run = batch(None, Require(), None, siblings="in_order")
+
+    assert able(run) == ["1.0"]
+    both = [start(call(run, ref)) for ref in ("1.0", "1.2")]
+    events = verbs.start_calls(run, both)
+    assert [ev.call for ev in events if isinstance(ev, e.CallStarted)] == ["1.0"]
+    run = commit(run, *events)
+    assert able(run) == []
+    assert has_work(run)
+    run = finish(run)
+    assert able(run) == []
+    assert status_of(run) is Status.SUSPENDED
+    run = decided(run, 1, APPROVE)
+    assert able(run) == ["1.1"]
+    assert able(finish(begin_first(run), "1.1")) == ["1.2"]
+
+
+def begin_first(run: Run) -> Run:
+    return commit(run, *verbs.start_calls(run, [start(startable(run)[0])]))
+
+
+def test_calls_in_order_wait_for_a_body_that_asks():
+    run = put(begin_first(batch(None, None, siblings="in_order")), QUESTION)
+
+    assert able(run) == []
+    run = decided(run, 1, answer(1))
+    assert able(run) == []
+    assert status_of(run) is Status.RUNNING
+
+
+def test_calls_that_wait_for_each_other_are_declined_when_the_run_is_cancelled():
+    for siblings in ("hold", "in_order"):
+        assert cancelled(batch(Require(), None, siblings=siblings)).final == "cancelled"
+
+
+def together(*rulings: Require | None) -> Run:
+    return batch(*rulings, resolve="together", siblings="hold")
+
+
+def test_what_is_decided_together_is_not_decided_alone():
+    run = together(Require(), Require(), None)
+
+    for verdict in (APPROVE, Rejected()):
+        with pytest.raises(WrongVerdict, match=r"resume\('req_1.1'"):
+            settling.settle(run, 1, verdict, by=MIRA, now=NOW)
+    events = settling.settle(run, 1, APPROVE, by=MIRA, now=NOW, whole=True)
+    run = commit(run, *events)
+    run = commit(run, *settling.settle(run, 2, APPROVE, by=MIRA, now=NOW, whole=True))
+    assert able(run) == ["1.0", "1.1", "1.2"]
+
+
+def test_what_is_decided_together_has_the_earliest_deadline():
+    run = together(Require(within_ms=5000), Require(within_ms=1000), Require())
+
+    assert {hold.deadline for hold in run.holds} == {NOW + 1000}
+    assert all(hold.together for hold in run.holds)
+    events = settling.sweep(run, now=late(run))
+    assert len([event for event in events if isinstance(event, e.HoldSettled)]) == 3
+
+
+def test_what_is_decided_together_has_no_deadline_if_nothing_of_it_has():
+    assert {hold.deadline for hold in together(Require(), Require()).holds} == {None}
+
+
+def test_what_is_decided_together_is_not_edited():
+    run = together(Require(), Require())
+
+    assert not any(hold.editable for hold in run.holds)
+    with pytest.raises(WrongVerdict, match="may not be edited"):
+        verbs.revise(run, 1, args=b"{}", digest="x", ruling=Require(), by=MIRA, now=NOW)
+    illegal(run, revised(run), match="cannot become")
+
+
+def test_one_alone_is_decided_alone():
+    run = together(Require(within_ms=1000), None)
+
+    assert not the_hold(run).together
+    assert the_hold(run).editable
+    assert call(decided(run, 1, APPROVE)).state is CallState.APPROVED
+
+
+def test_of_several_questions_only_the_latest_is_asked():
+    run = batch(Require(), None, Require(), resolve="latest")
+
+    assert [hold.call for hold in run.holds] == ["1.2"]
+    assert call(run, "1.0").state is CallState.DONE
+    assert able(run) == ["1.1"]
+
+
+def test_a_later_question_withdraws_the_earlier_ones():
+    run = batch(Require(), None, None, resolve="latest")
+    request = verbs.HoldRequest(ref="1.1", ruling=Require())
+
+    events = verbs.open_holds(run, [request], now=NOW, resolve="latest")
+    run = commit(run, *events)
+
+    verdicts = [ev.decision.verdict for ev in events if isinstance(ev, e.HoldSettled)]
+    assert verdicts == [Withdrawn(reason="superseded by a later question")]
+    outcomes = [ev.outcome for ev in events if isinstance(ev, e.CallFinished)]
+    assert outcomes == [Declined(reason="superseded by a later question", by="service:sayso")]
+    assert [hold.call for hold in run.holds] == ["1.1"]
+
+
+def test_a_question_declined_for_a_later_one_says_so():
+    run = started()
+    turn = turn_of(run, "d", "e", resolve="latest")
+    after = apply_all(run, [turn])
+    requests = [verbs.HoldRequest(ref=f"1.{n}", ruling=Require()) for n in (0, 1)]
+
+    events = verbs.open_holds(after, requests, now=NOW, resolve="latest")
+
+    assert events[0] == e.CallFinished(
+        call="1.0", outcome=Declined(reason="a later question counts")
+    )
+
+
+def test_no_question_withdraws_nothing():
+    run = batch(Require(), None, resolve="latest")
+
+    assert verbs.open_holds(run, [], now=NOW, resolve="latest") == []
+
+
+def test_a_turn_is_decided_one_way_and_the_next_another():
+    run = batch(Require(), None, siblings="hold")
+    run = finish(begin(decided(run, 1, Rejected())), "1.1")
+    run = commit(run, turn_of(run, "f", "g"))
+
+    assert run.strands[0].siblings == "run"
+    run = commit(run, opened(run, "2.0"))
+    assert able(run) == ["2.1"]
+    assert replace(run.strands[0]).resolve == "each"
