@@ -135,7 +135,7 @@ def put(run: Run, *asks: Ask, ref: str = "1.0", ruling: Require = ASK) -> Run:
         )
         for n, ask in enumerate(asks)
     ]
-    return commit(run, *bodies.ask(run, ref, requests, attempt=row.attempt, now=NOW))
+    return commit(run, *bodies.ask(run, ref, requests=requests, attempt=row.attempt, now=NOW))
 
 
 def blocked(
@@ -144,7 +144,9 @@ def blocked(
     """A run with a call that has begun, and whose outcome is what somebody answers."""
     run = run or executing("d")
     request = verbs.HoldRequest(ref=ref, ruling=ruling, ask=ask, then="outcome", digest="q")
-    return commit(run, *bodies.ask(run, ref, [request], attempt=call(run, ref).attempt, now=NOW))
+    return commit(
+        run, *bodies.ask(run, ref, requests=[request], attempt=call(run, ref).attempt, now=NOW)
+    )
 
 
 def stepping(run: Run | None = None, ref: str = "1.0", effect: str = "once") -> Run:

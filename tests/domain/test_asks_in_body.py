@@ -145,9 +145,9 @@ def test_an_answer_is_never_mixed_with_an_outcome():
     one = wondered(run, then="outcome", step=0)
     two = replace(wondered(run), hold=2)
 
-    illegal(run, one, two, match="has an open hold")
-    illegal(run, two, match="not the next")
-    illegal(run, replace(two, hold=1), replace(one, hold=2), match="WAITING|while waiting")
+    illegal(run, one, two, match="not at step")
+    illegal(run, one, replace(two, step=0), match="has an open hold")
+    illegal(run, replace(two, hold=1), replace(one, hold=2), match="while waiting")
 
 
 def test_nothing_is_asked_in_the_middle_of_a_step():
@@ -171,7 +171,7 @@ def test_nothing_is_asked_in_a_run_that_is_to_end():
     run = cancelled(executing("d"))
     request = verbs.HoldRequest(ref="1.0", ruling=Require(), ask=QUESTION, then="continue", step=1)
 
-    assert bodies.ask(run, "1.0", [request], attempt=1, now=NOW) == []
+    assert bodies.ask(run, "1.0", requests=[request], attempt=1, now=NOW) == []
     illegal(run, wondered(run), match="to end")
 
 
@@ -179,10 +179,10 @@ def test_a_body_that_no_longer_counts_asks_nothing():
     run = resumed(decided(asking(QUESTION), 1, answer(1)))
     request = verbs.HoldRequest(ref="1.0", ruling=Require(), ask=QUESTION, then="continue", step=2)
 
-    assert bodies.ask(run, "1.0", [request], attempt=1, now=NOW) == []
-    assert bodies.ask(run, "9.9", [request], attempt=2, now=NOW) == []
-    assert bodies.ask(asked("d"), "1.0", [request], attempt=0, now=NOW) == []
-    assert len(bodies.ask(run, "1.0", [request], attempt=2, now=NOW)) == 1
+    assert bodies.ask(run, "1.0", requests=[request], attempt=1, now=NOW) == []
+    assert bodies.ask(run, "9.9", requests=[request], attempt=2, now=NOW) == []
+    assert bodies.ask(asked("d"), "1.0", requests=[request], attempt=0, now=NOW) == []
+    assert len(bodies.ask(run, "1.0", requests=[request], attempt=2, now=NOW)) == 1
 
 
 def test_whoever_continues_a_body_owns_it():

@@ -1,0 +1,222 @@
+"""Commands: calls that people ask for, beside the turns of a model."""
+
+import pytest
+from msgspec.structs import replace
+
+from sayso.domain import events as e
+from sayso.domain import settling, verbs
+from sayso.domain.call import Call, CallState, Declined
+from sayso.domain.hold import Approved, Rejected, answer
+from sayso.domain.lifecycle import apply, apply_all
+from sayso.domain.policy import Require
+from sayso.domain.run import Run, Status
+from sayso.domain.standing import startable, status_of
+from sayso.errors import RunFinished
+
+from .build import (
+    APPROVE,
+    DONE,
+    MIRA,
+    NOW,
+    QUESTION,
+    asked,
+    begin,
+    blocked,
+    call,
+    cancelled,
+    commanded,
+    commit,
+    decided,
+    doubted,
+    executing,
+    finish,
+    held,
+    parked,
+    put,
+    resumed,
+    start,
+    started,
+    stepped,
+)
+from .build import answer as turn_of
+from .forge import PAID, attempt, completed, illegal, opened
+
+REFUND = Call(ref="", tool="refund", digest="c")
+
+
+def received(ref: str = "c1") -> e.CommandReceived:
+    return e.CommandReceived(call=replace(REFUND, ref=ref), by=MIRA, at=NOW)
+
+
+def launched(run: Run, ref: str = "c1") -> Run:
+    return commit(run, *verbs.start_calls(run, [start(call(run, ref))]))
+
+
+@pytest.mark.parametrize("run", [started(), asked("d"), executing("d")])
+def test_a_command_is_a_call_that_may_start(run: Run):
+    run = commanded(run)
+
+    row = call(run, "c1")
+    assert (row.tool, row.digest, row.state) == ("refund", "c", CallState.READY)
+    assert row.entry == run.seq
+    assert row in startable(run)
+    assert run.strand_of("c1") is None
+
+
+def test_a_command_wakes_a_run_that_waits():
+    run = held("d")
+    assert status_of(run) is Status.SUSPENDED
+
+    run = commanded(run)
+
+    assert status_of(run) is Status.RUNNING
+    run = launched(run)
+    assert status_of(run) is Status.RUNNING
+    assert status_of(finish(run, "c1")) is Status.SUSPENDED
+
+
+def test_a_command_that_is_over_leaves_the_row():
+    run = finish(launched(commanded(held("d"))), "c1")
+
+    assert run.commands == ()
+    assert run.commanded == 1
+    assert run.call("c1") is None
+    late = verbs.finish_call(run, "c1", attempt=1, outcome=DONE)
+    assert [type(event) for event in late] == [e.LateResult]
+    illegal(run, e.CallFinished(call="c1", attempt=1, outcome=DONE), match="turn that is over")
+
+
+def test_commands_are_numbered_one_after_another():
+    run = finish(launched(commanded(held("d"))), "c1")
+
+    for ref in ("c1", "c3", "1.0", ""):
+        illegal(run, received(ref), match="not the next command")
+    run = commanded(commanded(run))
+    assert [row.ref for row in run.commands] == ["c2", "c3"]
+    run = finish(launched(run, "c2"), "c2")
+    assert [row.ref for row in run.commands] == ["c3"]
+
+
+def test_a_command_is_for_a_strand_that_is_there():
+    run = started()
+    strange = replace(received(), strand="side")
+
+    illegal(run, strange, match="no strand")
+    assert apply(run, received()).commands
+
+
+@pytest.mark.parametrize("run", [completed(), cancelled(started()), cancelled(executing("d"))])
+def test_no_command_reaches_a_run_that_has_ended_or_is_to(run: Run):
+    with pytest.raises(RunFinished):
+        verbs.command(run, REFUND, by=MIRA, now=NOW)
+    illegal(run, received(), match="to end|not legal while")
+
+
+def test_a_command_says_who_when_and_where():
+    events = verbs.command(started(), REFUND, by=MIRA, now=NOW, key="k")
+
+    assert events == [replace(received(), key="k")]
+
+
+def test_a_command_may_need_leave():
+    run = commanded(held("d"))
+    request = verbs.HoldRequest(ref="c1", ruling=Require())
+    run = commit(run, *verbs.open_holds(run, [request], now=NOW))
+    assert status_of(run) is Status.SUSPENDED
+    assert call(run, "c1").state is CallState.HELD
+
+    assert call(decided(run, 2, APPROVE), "c1").state is CallState.APPROVED
+    assert decided(run, 2, Rejected()).commands == ()
+
+
+def test_a_command_may_ask_in_its_body():
+    run = put(launched(commanded(held("d"))), QUESTION, QUESTION, ref="c1")
+    run = decided(decided(run, 2, answer(1)), 3, answer(2))
+
+    assert call(run, "c1").state is CallState.ANSWERED
+    assert status_of(run) is Status.RUNNING
+    run = stepped(resumed(run, "c1"), "c1")
+    assert call(run, "c1").step == 2
+    assert finish(resumed(parked(run, "c1"), "c1"), "c1").commands == ()
+
+
+def test_a_command_may_wait_for_its_answer():
+    run = blocked(run=launched(commanded(held("d"))), ref="c1")
+    assert status_of(run) is Status.SUSPENDED
+
+    assert decided(run, 2, answer(1)).commands == ()
+
+
+def test_a_command_may_come_in_doubt():
+    run = doubted(launched(commanded(held("d"))), "c1")
+    assert call(run, "c1").state is CallState.DOUBTED
+
+    assert call(decided(run, 2, Approved()), "c1").state is CallState.APPROVED
+    after = decided(run, 2, Rejected())
+    assert after.commands == ()
+    assert after.doubts == (("c", "c1"),)
+
+
+def test_a_run_is_not_complete_while_a_command_is_open():
+    turn = turn_of(commanded(started()))
+    free = apply(commanded(started()), turn)
+    busy = apply(free, attempt(call(free, "c1")))
+    waiting = apply(free, opened(free, "c1"))
+
+    for run in (free, busy):
+        illegal(run, PAID, match="something open")
+    illegal(waiting, PAID, match="not legal while suspended")
+    over = apply_all(busy, [e.CallFinished(call="c1", attempt=1, outcome=DONE), PAID])
+    assert over.final == "completed"
+
+
+def test_a_turn_does_not_wait_for_a_command():
+    run = launched(commanded(finish(executing("d"))))
+
+    run = commit(run, turn_of(run, "e"))
+
+    assert begin(run).turns == 2
+    assert run.call("c1") is not None
+
+
+def test_cancelling_declines_a_command_that_has_not_started_and_waits_for_one_that_has():
+    fresh = commanded(started())
+    begun = launched(commanded(held("d")))
+    held_too = commit(commanded(started()), opened(commanded(started()), "c1"))
+    answered = decided(put(begun, QUESTION, ref="c1"), 2, answer(1))
+
+    assert cancelled(fresh).final == "cancelled"
+    assert cancelled(held_too).final == "cancelled"
+    assert cancelled(answered).final == "cancelled"
+    waiting = cancelled(begun)
+    assert status_of(waiting) is Status.RUNNING
+    assert finish(waiting, "c1").final == "cancelled"
+    assert settling.sweep(waiting, now=NOW) == []
+
+
+def test_a_run_that_is_about_to_be_complete_gives_up_its_commands():
+    run = commanded(commanded(commanded(started())))
+    request = verbs.HoldRequest(ref="c2", ruling=Require())
+    run = commit(run, *verbs.open_holds(run, [request], now=NOW))
+    run = launched(run, "c3")
+
+    events = verbs.drop_commands(run, now=NOW)
+
+    reason = "the run is complete"
+    assert [ev.outcome for ev in events if isinstance(ev, e.CallFinished)] == [
+        Declined(reason=reason),
+        Declined(reason=reason, by="service:sayso"),
+    ]
+    assert [row.ref for row in commit(run, *events).commands] == ["c3"]
+
+
+def test_only_the_commands_are_given_up():
+    run = held("d")
+
+    assert verbs.drop_commands(run, now=NOW) == []
+    mixed = commanded(run)
+    after = commit(mixed, *verbs.drop_commands(mixed, now=NOW))
+    assert [hold.call for hold in after.holds] == ["1.0"]
+    both = commit(mixed, opened(mixed, "c1"))
+    after = commit(both, *verbs.drop_commands(both, now=NOW))
+    assert [hold.call for hold in after.holds] == ["1.0"]
