@@ -8,6 +8,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -25,16 +26,18 @@ from sayso.domain.message import Message
 from sayso.domain.policy import Policy, duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
-from sayso.engine.desk import Desk, Start
+from sayso.engine.desk import Command, Desk, Start
 from sayso.engine.dispatch import LocalDispatch
 from sayso.engine.feed import Delta, Feed
 from sayso.engine.gate import Gate
 from sayso.engine.handle import RunHandle
+from sayso.engine.hot import HotBodies
 from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.parts import Bounds, Parts
 from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
+from sayso.engine.vault import Vault
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadAgent,
@@ -48,7 +51,8 @@ from sayso.errors import (
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
-from sayso.store.views import HoldView, RunView, hold_view
+from sayso.store.keyring import KeyRing
+from sayso.store.views import CommandView, HoldView, RunView, hold_view
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -361,6 +365,25 @@ class Sayso:
         run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
         return await run.outcome(REF, timeout=timeout)
 
+    async def command(
+        self,
+        run: str | RunHandle | RunView,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        by: str | Principal,
+        strand: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> CommandView:
+        """Invoke a command on a run, through the same gate as every call; wait until it has an
+        outcome or asks somebody. What is wrong with it is its outcome, and changes nothing.
+        """
+        request = Command(name=name, args=args or {}, by=read_person(by), strand=strand, key=key)
+        run_id = read_run(run)
+        ref = await self._open_desk.command(run_id, request)
+        return await self.run(run_id).command(ref, timeout=timeout)
+
     def events(
         self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
     ) -> AsyncIterator[e.Recorded | Delta]:
@@ -388,6 +411,8 @@ class Sayso:
             feed=Feed(store),
             bounds=self._bounds,
             deps=self._deps,
+            hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
+            vault=Vault(partial(_load_keys, store)),
         )
         if self._work:
             self._worker = Worker(parts, self._dispatch)
@@ -413,6 +438,11 @@ class Sayso:
         assert self._open_parts
         assert self._desk is not None
         return self._desk
+
+
+def _load_keys(store: Store) -> KeyRing:
+    path = getattr(store, "name", None)
+    return KeyRing.load(path)
 
 
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
@@ -441,7 +471,7 @@ def _drivers(agents: Iterable[Driver]) -> dict[str, Driver]:
         raise BadAgent(f"agents is a list of agents, not {agents!r}")
     found: dict[str, Driver] = {}
     for agent in agents:
-        if not all(hasattr(agent, part) for part in ("name", "prompt", "read")):
+        if not all(hasattr(agent, part) for part in ("name", "next", "read")):
             raise BadAgent(f"{agent!r} is not an agent: make it with Agent(...)")
         if agent.name in found or agent.name == SINGLE:
             raise BadAgent(f"two agents are called {agent.name!r}")

@@ -14,13 +14,15 @@ from sayso.domain.codec import (
     decode_decision,
     decode_event,
     decode_run,
+    encode_ask,
     encode_decision,
     encode_event,
     encode_run,
     encode_verdict,
 )
-from sayso.domain.hold import Approved, Rejected, approve
+from sayso.domain.hold import Approval, Approved, Consent, Rejected, SignIn, approve
 from sayso.domain.policy import Require
+from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.errors import BadValue, NotUnderstood
 
@@ -257,3 +259,16 @@ def test_verdicts_are_told_apart_by_their_bytes():
 
     assert len({encode_verdict(verdict) for verdict in said}) == len(said)
     assert encode_verdict(approve({"b": 1, "a": 2})) == encode_verdict(approve({"a": 2, "b": 1}))
+
+
+def test_asks_are_told_apart_by_their_bytes():
+    asks = [
+        Approval(),
+        Question(text="How much?"),
+        Question(text="How many?"),
+        SignIn(provider="mail"),
+        Consent(provider="mail"),
+        Consent(provider="mail", scopes=("send",)),
+    ]
+
+    assert len({encode_ask(ask) for ask in asks}) == len(asks)

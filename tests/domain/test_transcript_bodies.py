@@ -214,9 +214,6 @@ def test_what_blocks_a_call_is_no_decision_on_its_start():
     assert last.outcome.result() == 7  # pyright: ignore[reportAttributeAccessIssue]
 
 
-BODILY = (e.StepStarted, e.StepFinished, e.HoldOpened, e.HoldSettled, e.CallContinued)
-
-
 @pytest.mark.parametrize("at", range(1, len(full_story().journal) + 1))
 def test_whatever_was_erased_every_other_place_stays_where_it_was(at: int):
     story = full_story()

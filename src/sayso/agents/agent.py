@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sayso.agents.driver import OneStrand
 from sayso.agents.models import check_extra, check_name, resolve
 from sayso.agents.tools import NAME, FunctionTool, check_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
-from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Tool
+from sayso.domain.policy import BATCHES
+from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Scene, Tool
 from sayso.errors import BadAgent, BadTool, BadValue
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
-class Agent:
+class Agent(OneStrand):
     """Something that people start runs of: it asks its model, and calls the tools it asks for.
 
     `tools` takes what `@tool` made, and no plain functions. `output` is the type of the result, if
@@ -44,6 +46,9 @@ class Agent:
         model_tries_max: int = 4,
         version: str = "1",
         check_for_intervention: Intervention | None = None,
+        commands: Iterable[Tool] = (),
+        resolve: str = "each",
+        siblings: str = "run",
     ) -> None:
         if type(name) is not str or not NAME.fullmatch(name):
             raise BadAgent(
@@ -56,7 +61,12 @@ class Agent:
         self.turns_max = _count(name, "turns_max", turns_max)
         self.model_tries_max = _count(name, "model_tries_max", model_tries_max)
         self.check_for_intervention = _check(name, check_for_intervention)
-        self.tools: Mapping[str, Tool] = MappingProxyType(_by_name(name, tools))
+        self._offered = _by_name(name, tools)
+        self.commands: Mapping[str, Tool] = MappingProxyType(_by_name(name, commands))
+        self.tools: Mapping[str, Tool] = MappingProxyType(
+            _together(name, self._offered, self.commands)
+        )
+        self.batch = read_batch(name, resolve, siblings)
         self._given_model = _model(name, model)
         self._model: Model | None = None
         self._output_kind = None if output is str else output
@@ -86,11 +96,16 @@ class Agent:
 
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Say what to ask the model, given the conversation so far."""
-        tools = tuple(self.tools.values())
+        tools = tuple(self._offered.values())
         return Prompt(messages=messages, instructions=self._instructions(), tools=tools)
 
-    def read(self, answer: Answer) -> Reading:
+    def read(self, scene: Scene, strand: str, answer: Answer) -> Reading:
         """Make a result of an answer that asks for no calls."""
+        del scene, strand
+        return self.conclude(answer)
+
+    def conclude(self, answer: Answer) -> Reading:
+        """Read an answer as the run's result, or say what is wrong with it."""
         try:
             if self._output_kind is None:
                 return Reading(output=encode_value(answer.text))
@@ -112,6 +127,26 @@ class Agent:
         schema = json.dumps(self._out.schema, ensure_ascii=False)
         wish = "When you are done, answer with JSON only, and with JSON that fits this schema:"
         return f"{self.instructions}\n\n{wish}\n{schema}".lstrip()
+
+
+def read_batch(agent: str, resolve: str, siblings: str) -> tuple[str, str]:
+    """Read how the calls of one turn are decided, or refuse what cannot work."""
+    if (resolve, siblings) not in BATCHES:
+        known = ", ".join(f"{one}/{other}" for one, other in sorted(BATCHES))
+        raise BadAgent(
+            f"the agent {agent!r} cannot resolve {resolve!r} with siblings {siblings!r}: "
+            f"use one of {known}"
+        )
+    return resolve, siblings
+
+
+def _together(
+    agent: str, tools: Mapping[str, Tool], commands: Mapping[str, Tool]
+) -> dict[str, Tool]:
+    for name in tools.keys() & commands.keys():
+        if tools[name] is not commands[name]:
+            raise BadAgent(f"a tool and a command of the agent {agent!r} are called {name!r}")
+    return {**tools, **commands}
 
 
 def _by_name(agent: str, tools: Iterable[Tool]) -> dict[str, Tool]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sayso.agents.driver import OneStrand
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.message import AssistantMessage, Message, UserMessage
-from sayso.engine.ports import Answer, AskedCall, Prompt, Reading, Tool
+from sayso.engine.ports import Answer, AskedCall, Prompt, Reading, Scene, Tool
 from sayso.errors import ModelFailed
 
 NAME = "sayso.single"
@@ -40,7 +41,7 @@ class _SingleModel:
         return Answer(calls=(AskedCall(tool=wanted["tool"], args=args),))
 
 
-class SingleCall:
+class SingleCall(OneStrand):
     """The agent of runs that make one call."""
 
     name = NAME
@@ -57,6 +58,7 @@ class SingleCall:
         """Give the conversation as it is."""
         return Prompt(messages=messages)
 
-    def read(self, answer: Answer) -> Reading:
+    def read(self, scene: Scene, strand: str, answer: Answer) -> Reading:
         """Take the answer for what it is: word that the call is over."""
+        del scene, strand
         return Reading(output=encode_value(answer.text))

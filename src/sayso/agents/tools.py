@@ -16,13 +16,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from sayso.agents.answered import Answered, read_answered
 from sayso.agents.probe import Probe
-from sayso.agents.result import keep_result
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
+from sayso.domain.hold import SignIn
 from sayso.domain.policy import HIGH, RISKS, Require, duration_ms, require
+from sayso.domain.question import Question
+from sayso.engine.context import Suspend, Wanted
 from sayso.engine.ports import Context, Happened, NotHappened, ToolSpec
+from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
 from sayso.errors import BadPolicy, BadTool, BadValue
 
@@ -71,6 +75,9 @@ class FunctionTool(Generic[P, R]):
         asks_max: int,
         probe: Callable[..., Any] | None,
         scope: Mapping[str, Any] | None,
+        durable: bool = False,
+        answered: Answered | None = None,
+        sign_in: SignIn | None = None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
@@ -83,6 +90,9 @@ class FunctionTool(Generic[P, R]):
         self.timeout_ms = timeout_ms
         self.approval = approval
         self.asks_max = asks_max
+        self.durable = durable
+        self.sign_in = sign_in
+        self._answered = answered
         check_kinds(fn, name)
         self._read: Signature | None = None
         # A type that is declared further down the module is looked up at first use.
@@ -125,11 +135,21 @@ class FunctionTool(Generic[P, R]):
             return b"{}"
         return self._arguments.freeze(self._object(value))
 
-    async def call(self, ctx: Context, args: bytes) -> bytes:
-        """Run the tool on what these bytes parse to; return the encoded result."""
+    def ask(self, args: bytes) -> Wanted | None:
+        """Say what it asks instead of having a body; None if it has one."""
+        del args
+        return None if self._answered is None else self._answered.instead
+
+    async def call(self, ctx: Context, args: bytes) -> bytes | Suspend:
+        """Run the tool on what these bytes parse to; return the encoded result, or what it asks."""
         kwargs = self._kwargs(args)
         kwargs.update(dict.fromkeys(self._signature.contexts, ctx))
-        return keep_result(await _run(self._fn, kwargs, self.name))
+        result = await _run(self._fn, kwargs, self.name)
+        if isinstance(result, Suspend):
+            return result
+        if self._answered is not None:
+            return self._answered.after(result)
+        return keep_result(result)
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
         """Ask the target whether this call happened; None if it does not know.
@@ -213,6 +233,11 @@ def tool(
     version: str = ...,
     name: str = ...,
     description: str = ...,
+    durable: bool = ...,
+    blocking: bool = ...,
+    client: bool = ...,
+    asks: str | Question | None = ...,
+    sign_in: str | SignIn | None = ...,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Its signature is what models see; its docstring, why.
@@ -222,6 +247,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     does after a no (`on_reject`), whether they may change the arguments (`editable`).
     `effect` says what a second call would do: `"none"`, `"keyed"` or `"once"`, the default.
     `probe` asks the target whether a call happened: it returns `Happened`, `NotHappened` or None.
+
+    `durable=True`: the body takes steps and asks inside (`ctx.step`, `ctx.ask`). `blocking=True`:
+    the body prepares, and somebody's answer is the outcome (`asks` says to which question).
+    `client=True`: whoever started the run executes the call. `sign_in` names a provider where
+    whoever started the run has to be signed in; its token is in `ctx.tokens`.
     """
     # Annotations may name what is local to the caller.
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -251,6 +281,11 @@ def make_tool(
     version: str = "1",
     name: str = "",
     description: str = "",
+    durable: bool = False,
+    blocking: bool = False,
+    client: bool = False,
+    asks: str | Question | None = None,
+    sign_in: str | SignIn | None = None,
 ) -> FunctionTool[..., Any]:
     """Make a tool of a function whose annotations may also name what is in `scope`."""
     name = _name(fn, name)
@@ -264,6 +299,7 @@ def make_tool(
         "why": why,
     }
     _check_options(name, risk, asks_max, version)
+    _check_durable(name, fn, durable=durable, answered=blocking or client)
     return FunctionTool(
         fn,
         name=name,
@@ -276,6 +312,9 @@ def make_tool(
         asks_max=asks_max,
         probe=probe,
         scope=scope,
+        durable=durable,
+        answered=read_answered(name, blocking=blocking, client=client, asks=asks),
+        sign_in=SignIn(provider=sign_in) if isinstance(sign_in, str) else sign_in,
     )
 
 
@@ -324,6 +363,17 @@ def _check_options(name: str, risk: str, asks_max: int, version: str) -> None:
         raise BadTool(f"asks_max of the tool {name!r} is a number from 1 on, not {asks_max!r}")
     if type(version) is not str or not version:
         raise BadTool(f"the version of the tool {name!r} is a text, not {version!r}")
+
+
+def _check_durable(name: str, fn: Any, *, durable: bool, answered: bool) -> None:
+    if durable is False:
+        return
+    if durable is not True:  # pyright: ignore[reportUnnecessaryComparison]
+        raise BadTool(f"durable of the tool {name!r} is True or False, not {durable!r}")
+    if not inspect.iscoroutinefunction(fn):
+        raise BadTool(f"the tool {name!r} is durable, so its body is an `async def`")
+    if answered:
+        raise BadTool(f"the tool {name!r} is durable: it asks inside its body, with `ctx.ask`")
 
 
 def _effect(name: str, effect: str | None, risk: str) -> Effect:

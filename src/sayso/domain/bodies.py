@@ -55,7 +55,7 @@ def finish_step(run: Run, ref: str, *, attempt: int, outcome: Outcome) -> list[e
 
 
 def ask(
-    run: Run, ref: str, requests: Sequence[HoldRequest], *, attempt: int, now: int
+    run: Run, ref: str, *, requests: Sequence[HoldRequest], attempt: int, now: int
 ) -> list[e.Event]:
     """Ask what a body, or a call that waits for its answer, wants to know."""
     if _owned(run, ref, attempt) is None or run.ending:

@@ -193,9 +193,7 @@ def cancel(
     return draft.events
 
 
-def withdraw(
-    run: Run, *, by: Principal, now: int, reason: str, only: str = ""
-) -> list[e.Event]:
+def withdraw(run: Run, *, by: Principal, now: int, reason: str, only: str = "") -> list[e.Event]:
     """Take back what a run asks, or one call of it."""
     # A call in doubt stays open whatever happens to the run: somebody must look into it. So does
     # one that another run works on: that run is to end first.
@@ -302,14 +300,14 @@ def _for_call(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.
 def _for_step(run: Run, hold: Hold, row: CallRow, decision: Decision) -> list[e.Event]:
     """Say what follows for a step that was in doubt: its body goes on in any case."""
     why = f"{decision.by} looked into it"
-    place = {"call": row.ref, "attempt": row.attempt, "step": hold.step}
+    at, step = row.attempt, hold.step
     if says_yes(decision.verdict):
-        voided = e.StepVoided(**place, why=why)
+        voided = e.StepVoided(call=row.ref, attempt=at, step=step, why=why)
         # Said before the run was to end, effective after that: no body goes on any more.
         return [voided, cut_short(run, row)] if run.ending else [voided]
     outcome = _outcome(hold, decision)
-    found: list[e.Event] = [e.StepFinished(**place, outcome=outcome, why=why)]
-    return [*found, cut_short(run, row, outcome)] if run.ending else found
+    found = e.StepFinished(call=row.ref, attempt=at, step=step, outcome=outcome, why=why)
+    return [found, cut_short(run, row, outcome)] if run.ending else [found]
 
 
 def cut_short(run: Run, row: CallRow, known: Outcome | None = None) -> e.CallFinished:

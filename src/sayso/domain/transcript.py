@@ -167,10 +167,10 @@ class Transcript:
                     self._say(event.strand, seq, UserMessage(text=event.text))
             case e.StrandChanged():
                 self._log(event.strand).data = bytes(event.data)
-            case e.StrandClosed(result=result):
+            case _:
                 log = self._log(event.strand)
                 log.closed, log.error = True, event.error
-                log.result = None if result is None else bytes(result)
+                log.result = None if event.result is None else bytes(event.result)
 
     def _step(self, event: e.StepStarted | e.StepFinished | e.StepVoided) -> None:
         place = self._place(event.call, event.step)
@@ -179,7 +179,7 @@ class Transcript:
                 place.name, place.digest, place.effect = event.name, event.digest, event.effect
             case e.StepFinished():
                 place.outcome = event.outcome
-            case e.StepVoided():
+            case _:
                 self.places[event.call].pop()
 
     def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionUndone) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState, Declined, Outcome
-from sayso.domain.hold import Approval, Ask, InDoubt, Then, hold_id, resolve_approvers
+from sayso.domain.hold import Approval, Ask, Delegation, InDoubt, Then, hold_id, resolve_approvers
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run, Status
@@ -137,7 +137,7 @@ def _opened(
         version=version if request.about_call else 1,
         ask=request.ask,
         ruling=ruling,
-        approvers=resolve_approvers(ruling, run.by),
+        approvers=() if isinstance(request.ask, Delegation) else resolve_approvers(ruling, run.by),
         suspension=suspension,
         at=now,
         deadline=None if within is None else now + within,

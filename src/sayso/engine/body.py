@@ -29,7 +29,7 @@ from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
 from sayso.engine.children import child_of
-from sayso.engine.context import Wanted
+from sayso.engine.context import Suspend, Wanted
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
 from sayso.engine.ledger import Written
@@ -77,7 +77,7 @@ class DurableBody:
         self._waiting: asyncio.Future[list[Decision]] | None = None
         self._asked = asyncio.Event()
 
-    def start(self, work: Awaitable[bytes]) -> None:
+    def start(self, work: Awaitable[bytes | Suspend]) -> None:
         """Let the body run in a task of its own."""
         self._task = asyncio.ensure_future(_as_coroutine(work))
         self._task.add_done_callback(_forget)
@@ -161,11 +161,7 @@ class DurableBody:
                     for one, ask in zip(wanted, asks, strict=True)
                 ]
                 now = self._parts.store.now()
-                written = await self._write(
-                    lambda run, ref, attempt: bodies.ask(
-                        run, ref, requests, attempt=attempt, now=now
-                    )
-                )
+                written = await self._write(partial(bodies.ask, requests=requests, now=now))
                 self._come_to(_asked_at(written, asks))
                 return await self._wait()
             return [place.decisions[n] for n in sorted(place.asks)]
@@ -360,8 +356,11 @@ async def _call(fn: Callable[..., Any], args: Sequence[Any], name: str) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-async def _as_coroutine(work: Awaitable[bytes]) -> bytes:
-    return await work
+async def _as_coroutine(work: Awaitable[bytes | Suspend]) -> bytes:
+    result = await work
+    if isinstance(result, Suspend):
+        raise BadAwait("a durable body asks with `await ctx.ask(...)`, not by what it returns")
+    return result
 
 
 def _forget(task: asyncio.Task[bytes]) -> None:

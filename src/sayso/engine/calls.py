@@ -46,9 +46,7 @@ async def propose_starts(
     checked = [
         (
             row,
-            await parts.gate.recheck(
-                run, row, transcript, tools=driver.tools, checks=checks
-            ),
+            await parts.gate.recheck(run, row, transcript, tools=driver.tools, checks=checks),
         )
         for row in rows
     ]
@@ -138,7 +136,7 @@ async def _run_durable(
     body = DurableBody(
         parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
     )
-    ctx = context_of(parts, run, call.ref, call.attempt, transcript, body)
+    ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body)
     body.start(tool.call(ctx, args))
     return await _leg(parts, run.id, body, tool)
 
@@ -251,7 +249,7 @@ def _ask(parts: Parts, run: Run, ref: str, attempt: int, asked: Asked) -> list[e
     if run.ending:
         outcome = Failed(error="Cancelled", message=f"the run was to end: {run.ending_why}")
         return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
-    return bodies.ask(run, ref, [request], attempt=attempt, now=parts.store.now())
+    return bodies.ask(run, ref, requests=[request], attempt=attempt, now=parts.store.now())
 
 
 async def _doubt_ruling(parts: Parts, run_id: str, ref: str) -> Require:
@@ -277,6 +275,7 @@ def context_of(
     ref: str,
     attempt: int,
     transcript: Transcript | None = None,
+    *,
     body: DurableBody | None = None,
 ) -> Context:
     """Gather what a tool is told of its call."""

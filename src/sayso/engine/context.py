@@ -14,13 +14,15 @@ from sayso.domain.hold import (
     Ask,
     Decision,
     Delegation,
+    Errored,
     External,
     Rejected,
 )
 from sayso.domain.policy import Require, require
-from sayso.domain.question import Question, make_question
+from sayso.domain.question import Question
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
+from sayso.engine.form import make_form_question
 from sayso.errors import BadAwait, BadValue, NotAnswered
 
 
@@ -143,12 +145,23 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.spawn_all([(agent, input)]))[0]
 
     async def spawn_all(self, tasks: Iterable[tuple[str, str]]) -> list[Any]:
-        """Let agents work beside each other, and give their outputs in the same order."""
+        """Let agents work beside each other, and give their outputs in the same order.
+
+        Raise `NotAnswered` if one of them failed or was cancelled.
+        """
+        decisions = await self._delegate(tasks)
+        return [self._value(decision) for decision in decisions]
+
+    async def spawned(self, tasks: Iterable[tuple[str, str]]) -> list[Answered | Errored]:
+        """Like `spawn_all`, but an agent that failed says so in its place."""
+        verdicts = [decision.verdict for decision in await self._delegate(tasks)]
+        return [verdict for verdict in verdicts if isinstance(verdict, Answered | Errored)]
+
+    async def _delegate(self, tasks: Iterable[tuple[str, str]]) -> list[Decision]:
         asks = [Delegation(run="", agent=agent, input=text) for agent, text in tasks]
         if not asks:
             raise BadValue("spawn_all needs at least one task")
-        decisions = await self._durable.put([Wanted(ask=ask) for ask in asks])
-        return [self._value(decision) for decision in decisions]
+        return await self._durable.put([Wanted(ask=ask) for ask in asks])
 
     def suspend(
         self,
@@ -192,7 +205,7 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
             raise BadValue(f"{', '.join(rest)}: give these to question() itself")
         made = question
     else:
-        made = make_question(question, **rest)
+        made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
     return Wanted(ask=made, ruling=require(editable=False, **said))
 

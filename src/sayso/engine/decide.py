@@ -33,8 +33,10 @@ from sayso.domain.hold import (
 )
 from sayso.domain.lifecycle import apply_all
 from sayso.domain.policy import Forbid, Require
+from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
+from sayso.engine.form import check_any_answer
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -52,9 +54,12 @@ from sayso.errors import (
     WrongVerdict,
 )
 from sayso.store.base import HoldFound, HoldQuery, Key
+from sayso.store.journal import decode
 
 REASON_MAX = 10_000
 HOLDS_MAX = 500
+MASK = b'"[sensitive]"'
+"""What is seen of a sensitive answer."""
 UNDO_MAX_MS = 600_000
 """No decision can be taken back for longer: undo is for a slip of the hand, and until it is over
 the run waits for a person who has decided.
@@ -72,6 +77,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     undo_ms: int = 0
     note: str = ""
     channel: str = "library"
+    whole: bool = False
+    """Whether it decides all of a suspension."""
 
     @property
     def edits(self) -> bool:
@@ -121,6 +128,7 @@ class Decider:
         asked = asked or [found[0].row.n]
         # Without a digest nobody was shown anything: then only what was never edited is decided.
         shown = digests if request.digest is not None else None
+        request = msgspec.structs.replace(request, whole=True)
         await self._settle(run_id, asked, request, scope=name, digests=shown)
         return await self._parts.store.holds(query)
 
@@ -141,7 +149,8 @@ class Decider:
         scope: str,
         digests: dict[int, str] | None = None,
     ) -> Sequence[e.Event]:
-        key = await self._key(run_id, request, scope)
+        verdicts = await self._read_answers(run_id, ns, request)
+        key = await self._key(run_id, request, scope, verdicts)
         if key is not None and await is_retry(self._parts.store, key):
             return ()
         edit = await self._edit(run_id, ns, request)
@@ -151,7 +160,7 @@ class Decider:
             for n in ns:
                 shown = request.digest if digests is None else digests[n]
                 settling.check_shown(run, n, shown)
-                events = self._events(run, n, request, edit)
+                events = self._events(run, n, request, verdicts[n], edit)
                 run = apply_all(run, events)
                 found += events
             return found
@@ -169,10 +178,36 @@ class Decider:
             raise await self._why_not(run_id, ns, request.by) from None
         return written.events
 
-    async def _key(self, run_id: str, request: Decide, scope: str) -> Key | None:
+    async def _read_answers(
+        self, run_id: str, ns: Sequence[int], request: Decide
+    ) -> dict[int, Verdict]:
+        """Check an answer against each question that it answers, and seal what is sensitive."""
+        verdict = request.verdict
+        found: dict[int, Verdict] = dict.fromkeys(ns, verdict)
+        if not isinstance(verdict, Answered):
+            return found
+        for n in ns:
+            opened = decode((await self._found(run_id, n)).opened)
+            ask = opened.ask if isinstance(opened, e.HoldOpened) else None
+            if not isinstance(ask, Question):
+                continue
+            value = check_any_answer(ask, bytes(verdict.value))
+            if ask.sensitive:
+                sealed = self._parts.vault.seal(run_id, value)
+                found[n] = Answered(value=msgspec.Raw(MASK), sealed=sealed)
+            else:
+                found[n] = Answered(value=msgspec.Raw(value))
+        return found
+
+    async def _key(
+        self, run_id: str, request: Decide, scope: str, verdicts: dict[int, Verdict]
+    ) -> Key | None:
         if request.key is None:
             return None
         verdict = codec.encode_verdict(request.verdict)
+        if any(isinstance(one, Answered) and one.sealed for one in verdicts.values()):
+            # What is sensitive must not be found out by trying values against its digest.
+            verdict = self._parts.vault.keys().sign("answer", verdict).encode()
         project = (await self._parts.ledger.load(run_id)).project
         return idempotency_key(
             project,
@@ -184,9 +219,10 @@ class Decider:
             verdict,
         )
 
-    def _events(self, run: Run, n: int, request: Decide, edit: _Edit | None) -> list[e.Event]:
+    def _events(
+        self, run: Run, n: int, request: Decide, verdict: Verdict, edit: _Edit | None
+    ) -> list[e.Event]:
         now = self._parts.store.now()
-        verdict = request.verdict
         found: list[e.Event] = []
         if edit is not None:
             found = verbs.revise(
@@ -212,6 +248,7 @@ class Decider:
             channel=request.channel,
             key=request.key or "",
             note=request.note,
+            whole=request.whole,
         )
 
     async def _edit(self, run_id: str, ns: Sequence[int], request: Decide) -> _Edit | None:
@@ -235,7 +272,7 @@ class Decider:
                 "with approve() or reject('why')"
             )
         args = tool.freeze(bytes(request.verdict.args))
-        ruling = await self._parts.gate.rule(run, tool, args, driver.check_for_intervention)
+        ruling = await self._parts.gate.rule(run, tool, args, self._parts.checks(run))
         if isinstance(ruling, Forbid):
             raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
         # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
@@ -278,7 +315,7 @@ class Decider:
 def _stands(found: HoldFound, by: Principal) -> Exception:
     row = found.row
     name = hold_id(row.run_id, row.n)
-    if not may_decide(row.who, by):
+    if not may_decide(row.who, by, row.kind):
         return NotAllowed(f"{by} may not decide {name!r}: it asks {name_approvers(row.who)}")
     assert row.decision is not None, "a hold that is not open has a decision"
     decision = codec.decode_decision(row.decision)

@@ -5,7 +5,7 @@ Rule: who acts is given by the caller's credentials, never by what is in the req
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,13 +17,15 @@ from sayso.domain.hold import Decision
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.message import Message
 from sayso.domain.run import Run, Status
+from sayso.domain.settling import Draft
 from sayso.domain.standing import status_of
 from sayso.domain.value import Principal
+from sayso.engine.cascade import cancel_children
 from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.parts import Parts
-from sayso.engine.ports import Driver
+from sayso.engine.ports import AskedCall, Driver
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -33,8 +35,10 @@ from sayso.errors import (
     RunWaiting,
     ThreadBusy,
     UnknownAgent,
+    UnknownRun,
 )
 from sayso.store.base import HoldFound, Key
+from sayso.store.journal import decode, read_journal
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
@@ -52,6 +56,16 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     key: str | None = None
     metadata: dict[str, Any] | None = None
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A command to be invoked on a run."""
+
+    name: str
+    args: Mapping[str, Any]
+    by: Principal
+    strand: str | None = None
+    key: str | None = None
 
 
 class Desk:
@@ -147,6 +161,66 @@ class Desk:
             ),
             takes=self._takes,
         )
+        await cancel_children(self._parts, run_id, self._takes)
+
+    async def command(self, run_id: str, request: Command) -> str:
+        """Invoke a command on a run; give its call's ref. What is wrong with it is its outcome."""
+        check_text(request.name, "the name of the command", KEY_MAX)
+        run = await self._parts.ledger.load(run_id)
+        self._own(run, request.by)
+        driver = self._parts.drivers.get(run.agent)
+        if driver is None:
+            raise UnknownAgent(f"the agent {run.agent!r} of {run_id!r} is not known here")
+        args = encode_value(dict(request.args))
+        key = idempotency_key(
+            run.project, request.key, "command", run_id, request.name, str(request.by), args
+        )
+        if key is not None and await is_retry(self._parts.store, key):
+            return await self._commanded(run_id, request.key or "")
+        transcript = await self._parts.ledger.transcript(run_id)
+        admitted = await self._parts.gate.admit(
+            run,
+            AskedCall(tool=request.name, args=args.decode()),
+            ref="c0",
+            tools=driver.commands,
+            transcript=transcript,
+            checks=self._parts.checks(run),
+        )
+        strand = request.strand or e.MAIN
+
+        def verb(run: Run) -> list[e.Event]:
+            if run.strand(strand) is None:
+                raise UnknownRun(f"{run_id!r} has no strand {strand!r} any more")
+            now = self._parts.store.now()
+            draft = Draft(run)
+            draft.add(
+                *verbs.command(
+                    run,
+                    admitted.call,
+                    by=request.by,
+                    now=now,
+                    key=request.key or "",
+                    strand=strand,
+                )
+            )
+            ref = draft.run.commands[-1].ref
+            if admitted.outcome is not None:
+                draft.add(*verbs.decline(draft.run, ref, admitted.outcome))
+            elif admitted.request is not None:
+                asked = msgspec.structs.replace(admitted.request, ref=ref)
+                draft.add(*verbs.open_holds(draft.run, [asked], now=now))
+            return draft.events
+
+        written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+        received = next(one for one in written.events if isinstance(one, e.CommandReceived))
+        return received.call.ref
+
+    async def _commanded(self, run_id: str, key: str) -> str:
+        for entry in await read_journal(self._parts.store, run_id):
+            event = decode(entry)
+            if isinstance(event, e.CommandReceived) and event.key == key:
+                return event.call.ref
+        raise KeyReused
 
     async def decide(self, hold: str, request: Decide) -> Decision | None:
         """Decide a hold. The first decision stands; `AlreadyDecided` says which."""

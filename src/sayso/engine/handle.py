@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from sayso.domain.call import Declined, Failed, Outcome
-from sayso.domain.hold import read_id
+from sayso.domain.call import Declined, Failed, Outcome, call_id
+from sayso.domain.hold import hold_id, read_id
+from sayso.domain.run import Run
+from sayso.domain.standing import ASKS
 from sayso.domain.transcript import Transcript
 from sayso.engine.ids import look_up
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
 from sayso.store.base import HoldQuery, RunRow
 from sayso.store.journal import decode, read_journal
-from sayso.store.views import HoldView, RunView, hold_view, run_view
+from sayso.store.views import CommandView, HoldView, RunView, hold_view, run_view
 
+_UNFINISHED = ("running", "suspended")
 LOOKS_MAX = 100
 HOLDS_MAX = 500
 
@@ -66,15 +69,15 @@ class RunHandle:
         `held`, also as soon as anything waits for a person while the rest goes on.
         """
 
-        def there(row: RunRow) -> bool:
+        async def there(row: RunRow) -> bool:
             if final or row.status == "running":
-                return row.status not in ("running", "suspended")
-            return True
+                return row.status not in _UNFINISHED
+            return await self._rests(row)
 
         while True:
             row = await self._until(there, timeout, held=held)
             view = await self._look(row)
-            if view is not None and (there(row) or view.holds):
+            if view is not None and (view.holds or await there(row)):
                 return view
 
     async def outcome(
@@ -84,7 +87,7 @@ class RunHandle:
         timeout: float | None = None,
     ) -> Outcome:
         """Wait until the run is finished; give the outcome of one of its calls."""
-        row = await self._until(lambda row: row.status not in ("running", "suspended"), timeout)
+        row = await self._until(_is_over, timeout)
         transcript = await self._transcript(row.seq)
         if ref in transcript.outcomes:
             return transcript.outcomes[ref]
@@ -93,16 +96,41 @@ class RunHandle:
             return Failed(error="RunFailed", message=transcript.error)
         return Declined(reason=f"the run is {row.status}, and the call was not asked for")
 
+    async def command(self, ref: str, *, timeout: float | None = None) -> CommandView:
+        """Wait until one of the run's commands has its outcome, or asks somebody."""
+
+        async def there(row: RunRow) -> bool:
+            run = await self._parts.ledger.read(row)
+            call = run.call(ref)
+            return call is None or call.state in ASKS
+
+        row = await self._until(there, timeout)
+        run = await self._parts.ledger.read(row)
+        transcript = await self._transcript(row.seq)
+        call = run.call(ref)
+        return CommandView(
+            call_id=call_id(self.id, ref),
+            status="done" if call is None else "held",
+            outcome=transcript.outcomes.get(ref),
+            holds=tuple(hold_id(self.id, hold.n) for hold in run.holds_of(ref)),
+        )
+
     async def _until(
-        self, there: Callable[[RunRow], bool], timeout_s: float | None, *, held: bool = False
+        self,
+        there: Callable[[RunRow], Awaitable[bool]],
+        timeout_s: float | None,
+        *,
+        held: bool = False,
     ) -> RunRow:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
-        watch = self._parts.store.watch(look_up(self.id))
+        look_up(self.id)
+        # The runs below it may move while it does not.
+        watch = self._parts.store.watch()
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
-            while not there(row := await self._row()):
-                if held and (await self._parts.ledger.read(row)).holds:
+            while not await there(row := await self._row()):
+                if held and await self._asks(row):
                     return row
                 left_s = None if until is None else until - clock()
                 if left_s is not None and left_s <= 0:
@@ -119,16 +147,53 @@ class RunHandle:
         transcript = None if live is None or run.previous else live.transcript
         if transcript is None or transcript.seq != row.seq:
             transcript = await self._transcript(row.seq)
-        holds: tuple[HoldView, ...] = ()
-        if run.holds:
-            query = HoldQuery(run_id=self.id, limit=HOLDS_MAX)
-            found = await self._parts.store.holds(query)
+        holds = await self._holds(run) if run.holds else ()
+        return None if holds is None else run_view(row, run, transcript, holds)
+
+    async def _holds(self, run: Run, lineage: tuple[str, ...] = ()) -> tuple[HoldView, ...] | None:
+        """List what people can settle, of a run and of those below it; None if it has moved on."""
+        own = [hold for hold in run.holds if not hold.child]
+        views: tuple[HoldView, ...] = ()
+        if own:
+            found = await self._parts.store.holds(HoldQuery(run_id=run.id, limit=HOLDS_MAX))
             if [(one.row.n, one.row.version, one.row.status) for one in found] != [
-                (hold.n, hold.version, hold.status.value) for hold in run.holds
+                (hold.n, hold.version, hold.status.value) for hold in own
             ]:
                 return None
-            holds = tuple(hold_view(one) for one in found)
-        return run_view(row, run, transcript, holds)
+            views = tuple([hold_view(one, lineage) for one in found])
+        for hold in run.holds:
+            if hold.child:
+                child = await self._parts.ledger.load(hold.child)
+                below = await self._holds(child, (*lineage, run.id))
+                if below is None:
+                    return None
+                views += below
+        return views
+
+    async def _rests(self, row: RunRow) -> bool:
+        """Tell whether nothing goes on in a run, nor in those below it, without a person."""
+        if row.status == "running":
+            return False
+        for child in await self._children(row):
+            if not await self._rests(child):
+                return False
+        return True
+
+    async def _asks(self, row: RunRow) -> bool:
+        run = await self._parts.ledger.read(row)
+        if any(not hold.child for hold in run.holds):
+            return True
+        for child in await self._children(row):
+            if await self._asks(child):
+                return True
+        return False
+
+    async def _children(self, row: RunRow) -> list[RunRow]:
+        if row.status not in _UNFINISHED:
+            return []
+        run = await self._parts.ledger.read(row)
+        found = [await self._parts.store.load(hold.child) for hold in run.holds if hold.child]
+        return [child for child in found if child is not None]
 
     async def _transcript(self, seq: int) -> Transcript:
         transcript = Transcript(self.id)
@@ -142,3 +207,7 @@ class RunHandle:
         if row is None:
             raise UnknownRun(f"there is no run {self.id!r}")
         return row
+
+
+async def _is_over(row: RunRow) -> bool:
+    return row.status not in _UNFINISHED

@@ -86,6 +86,10 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
 class _AboveNeeded(Exception):
     """The run that waits for this one has to be at hand."""
 
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
 
 class _FoldNeeded(Exception):
     """The conversation of the run has to be at hand."""
@@ -276,7 +280,7 @@ class Ledger:
     async def _finish(
         self, run_id: str, send: Callable[..., _Sent | None], sent: _Sent | None
     ) -> Written:
-        above: Live | None = None
+        above: list[Live] = []
         for _ in range(TRIES_MAX):
             if sent is not None:
                 written = await self._landed(sent)
@@ -286,8 +290,9 @@ class Ledger:
             committed = not live.pending
             try:
                 sent = send(live, above)
-            except _AboveNeeded:
-                above, sent = await self._open(live.run.parent), None
+            except _AboveNeeded as needed:
+                above.append(await self._open(needed.run_id))
+                sent = None
                 continue
             except _FoldNeeded:
                 await self.transcript(run_id)
@@ -297,7 +302,7 @@ class Ledger:
                 if committed:
                     raise
                 sent = None
-            above = None
+            above = []
             if sent is None and committed:
                 return Written(run=live.run, owner=live.owner)
             if sent is None:
@@ -339,7 +344,7 @@ class Ledger:
     def _send(
         self,
         live: Live,
-        above: Live | None = None,
+        above: Sequence[Live] = (),
         *,
         verb: Verb,
         takes: Takes | None,
@@ -354,14 +359,18 @@ class Ledger:
         events = verb(live.run)
         if not events:
             return None
-        part = self._part(live, events, takes=takes, key=key, owned_by=owned_by, quiet=quiet)
-        parts = [part]
-        if part.run.final and part.run.parent:
-            if above is None:
-                raise _AboveNeeded
-            if news := self._news(part, above.run):
-                parts.append(self._part(above, news, takes=takes))
-        children = () if begins is None else begins(part.run, events)
+        parts = [self._part(live, events, takes=takes, key=key, owned_by=owned_by, quiet=quiet)]
+        waiting = iter(above)
+        # An end may be the end of the run above as well, and so on.
+        while (run := parts[-1].run).final and run.parent:
+            one = next(waiting, None)
+            if one is None:
+                raise _AboveNeeded(run.parent)
+            news = self._news(parts[-1], one.run)
+            if not news:
+                break
+            parts.append(self._part(one, news, takes=takes))
+        children = () if begins is None else begins(parts[0].run, events)
         parts += [self._first_part(child) for child in children]
         return self._hand_over(*parts)
 

@@ -61,6 +61,8 @@ class RunLoop:
         """Strands whose turn is being taken, and the task that waits for the model."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._poked = Bell()
+        self._moved = Bell()
+        """Like `_poked`, for whoever waits inside a turn."""
         self._elsewhere = False
         self._broken = False
 
@@ -68,6 +70,7 @@ class RunLoop:
         """Say that the run may have moved; `elsewhere`, if not by a write of this process."""
         self._elsewhere = self._elsewhere or elsewhere
         self._poked.ring()
+        self._moved.ring()
 
     @property
     def poked(self) -> bool:
@@ -144,6 +147,7 @@ class RunLoop:
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._poked.ring()
+        self._moved.ring()
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -213,11 +217,11 @@ class RunLoop:
 
     async def _take(self, proposal: Proposal, group: asyncio.TaskGroup) -> None:
         """Record a turn, once no command is under way that it would cut off."""
+        self._moved.silence()
         started = await self._commit(proposal)
         while proposal.waits and not self._broken:
-            await self._poked.wait()
-            self._poked.silence()
-            self._launch((await self._ledger.live(self.run_id)).run, group)
+            await self._moved.wait()
+            self._moved.silence()
             started = await self._commit(proposal)
         for event in started:
             self._spawn(group, partial(self._body, event, proposal, group), ())

@@ -138,7 +138,7 @@ class Tool(Protocol):
         ...
 
     def ask(self, args: bytes) -> Wanted | None:
-        """Say what it asks instead of having a body; None if it has one. `BadValue` if it cannot."""
+        """Say what it asks instead of having a body; None if it has one."""
         ...
 
     def freeze(self, args: str | bytes) -> bytes:

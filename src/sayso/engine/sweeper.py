@@ -15,6 +15,7 @@ from sayso.domain import events as e
 from sayso.domain import settling
 from sayso.domain.call import CallState
 from sayso.domain.run import Run
+from sayso.engine.cascade import cancel_children
 from sayso.engine.parts import Parts
 from sayso.engine.worker import Worker
 from sayso.errors import ConditionFailed, SaysoError, StoreClosed, StoreError
@@ -82,9 +83,12 @@ class Sweeper:
 
         takes = None if self._worker is None else self._worker.takes
         try:
-            return bool((await self._parts.ledger.write(run_id, verb, takes=takes)).events)
+            written = await self._parts.ledger.write(run_id, verb, takes=takes)
         except ConditionFailed:
             return False  # The clock was set back meanwhile: it is not due after all.
+        if written.run.ending and any(hold.child for hold in written.run.holds):
+            await cancel_children(self._parts, run_id, takes)
+        return bool(written.events)
 
     async def _rescue(self, worker: Worker, lost: Lost) -> bool:
         if lost.worker == worker.id:

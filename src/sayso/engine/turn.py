@@ -148,9 +148,7 @@ class _Turn:
             scene = Scene(draft.run, self._parts.ledger.fold(before))
             draft.add(*reading.change(scene))
         elif reading.output is None:
-            said = e.MessageReceived(
-                by=SAYSO, text=reading.complaint, strand=self._before.name
-            )
+            said = e.MessageReceived(by=SAYSO, text=reading.complaint, strand=self._before.name)
             draft.add(said)
         else:
             draft.add(*verbs.drop_commands(draft.run, now=self._parts.store.now()))

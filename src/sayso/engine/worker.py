@@ -79,6 +79,7 @@ class Worker:
             pass
         for task in [*self._services, *self._tasks]:
             task.cancel()
+        self._parts.hot.let_go()
         clean = not self._cut_off and not any(loop.executing for loop in self._loops.values())
         await asyncio.gather(*self._services, *self._tasks, return_exceptions=True)
         if self.notice in self._parts.ledger.listeners:

@@ -46,7 +46,12 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
     """Make the rows of every hold that these steps touch, as they are after the last."""
     rows: dict[int, HoldRow] = {}
     for before, event, after in steps:
-        if before is not None and isinstance(event, _TOUCHES):
+        if before is None or not isinstance(event, _TOUCHES):
+            continue
+        hold = after.hold(event.hold) or before.hold(event.hold)
+        assert hold is not None, "an event touches a hold that was never there"
+        # What another run settles is nothing that people are shown.
+        if not hold.child:
             rows[event.hold] = _row(before, after, event.hold, event)
     return rows
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.call import call_id
+from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value
-from sayso.domain.hold import Decision, InDoubt, hold_id, request_id
+from sayso.domain.hold import Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.policy import Require
+from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.value import Principal, Value
@@ -51,6 +52,24 @@ class HoldView(Value, frozen=True, kw_only=True):
     """For a call in doubt: what is known about it."""
     decision: Decision | None = None
     votes: tuple[Decision, ...] = ()
+    ask: Ask | None = None
+    """What is asked, in full: a question with its options, a provider and its scopes."""
+    together: bool = False
+    """It is decided with all others of its request, or not at all."""
+    lineage: tuple[str, ...] = ()
+    """The runs above the one that asks, the root first."""
+
+    @property
+    def question(self) -> Question | None:
+        """The question, if it asks one."""
+        return self.ask if isinstance(self.ask, Question) else None
+
+    @property
+    def metadata(self) -> Any:
+        """What goes along with a wait for something outside."""
+        if not isinstance(self.ask, External) or self.ask.metadata is None:
+            return None
+        return decode_value(bytes(self.ask.metadata))
 
 
 class RunView(Value, frozen=True, kw_only=True):
@@ -81,19 +100,32 @@ class RunView(Value, frozen=True, kw_only=True):
         return self.status not in ("running", "suspended")
 
 
+class CommandView(Value, frozen=True, kw_only=True):
+    """A command, as of the run's last committed entry."""
+
+    call_id: str
+    status: str
+    """`done`: it has its outcome; `held`: it asks somebody."""
+    outcome: Outcome | None = None
+    holds: tuple[str, ...] = ()
+    """The ids of what it asks."""
+
+
 def moment(ms: int) -> datetime:
     """Turn store time into a date and time in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def hold_view(found: HoldFound) -> HoldView:
+def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
     """Make a view of a hold. What was redacted of it shows as erased."""
     row = found.row
     opened = decode(found.opened)
     revision = None if found.revision is None else decode(found.revision)
     ruling, doubt, repeats = Require(), "", ""
+    ask, together = None, False
     if isinstance(opened, e.HoldOpened):
         ruling, repeats = opened.ruling, opened.duplicate_of
+        ask, together = opened.ask, opened.together
         doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     if isinstance(revision, e.HoldRevised):
         ruling = revision.ruling
@@ -122,6 +154,9 @@ def hold_view(found: HoldFound) -> HoldView:
         duplicate_of=_call(row.run_id, repeats) if repeats else None,
         doubt=doubt,
         decision=None if row.decision is None else codec.decode_decision(row.decision),
+        ask=ask,
+        together=together,
+        lineage=lineage,
     )
 
 
@@ -135,6 +170,8 @@ def _args(found: HoldFound) -> bytes | None:
     if isinstance(event, e.HoldRevised):
         return bytes(event.args)
     calls = event.calls if isinstance(event, e.TurnTaken) else ()
+    if isinstance(event, e.CommandReceived):
+        calls = (event.call,)
     return next((bytes(call.args) for call in calls if call.ref == found.row.call), None)
 
 
