@@ -22,7 +22,7 @@ PAGE_MAX = 500
 """No page of anything is longer."""
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
+class _Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pass
 
 
