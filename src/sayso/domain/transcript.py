@@ -17,6 +17,20 @@ from sayso.errors import NotUnderstood
 ERASED = "[erased]"
 """What stands for a message whose entry was redacted."""
 
+_SILENT = frozenset(
+    {
+        e.AttemptVoided,
+        e.CallDoubted,
+        e.CallStarted,
+        e.CancelRequested,
+        e.DecisionEffective,
+        e.RunResumed,
+        e.RunSuspended,
+        e.RunTakenOver,
+    }
+)
+"""What a conversation has nothing of. A long one has many of them, so they are not matched."""
+
 
 class Transcript:
     """Everything that was said and done in a run up to some entry."""
@@ -54,7 +68,11 @@ class Transcript:
         if seq != self.seq + 1:
             raise NotUnderstood(f"entry {self.seq + 1} of {self.run_id!r} is missing")
         self.seq = seq
+        if type(event) in _SILENT:
+            return
         match event:
+            case e.CallFinished():
+                self.outcomes[event.call] = event.outcome
             case e.RunStarted():
                 self._before = (*self._before, *event.history)
                 self._said.append((seq, UserMessage(text=event.input, by=str(event.by))))
@@ -78,8 +96,6 @@ class Transcript:
                 self.decisions[self._ref(event.hold)] = event.decision
             case e.DecisionUndone():
                 self.decisions.pop(self._ref(event.hold), None)
-            case e.CallFinished():
-                self.outcomes[event.call] = event.outcome
             case e.LateResult():
                 self.late.append(event)
             case e.RunCompleted():
