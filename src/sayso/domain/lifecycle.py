@@ -108,11 +108,8 @@ def status_of(run: Run) -> Status:
 def has_work(run: Run) -> bool:
     """Tell whether something is executing, could start, or is due a turn."""
     for strand in run.strands:
-        if strand_due(run, strand):
+        if strand_due(run, strand) or any(c.state in _WORK for c in strand.calls):
             return True
-        for call in strand.calls:
-            if call.state in _WORK:
-                return True
     return False
 
 
@@ -167,8 +164,7 @@ def apply(run: Run | None, event: e.Event) -> Run:
     if run is None:
         raise IllegalEvent(f"{type(event).__name__} cannot be the first entry of a run")
     kind = type(event)
-    status = status_of(run)
-    if status not in LEGAL[kind]:
+    if (status := status_of(run)) not in LEGAL[kind]:
         raise IllegalEvent(f"{kind.__name__} is not legal while {status}")
     return _APPLY[kind](replace(run, seq=run.seq + 1), event)
 
@@ -184,13 +180,9 @@ def apply_all(run: Run | None, events: Iterable[e.Event]) -> Run:
 
 def _stranded(run: Run) -> bool:
     # A call that waits and asks nobody, or that may start in a run where nothing starts any more.
-    if run.ending and run.calls(*_WAITING):
-        return True
-    waiting = run.calls(_S.HELD, _S.DOUBTED)
-    if not waiting:
-        return False
-    asking = {hold.call for hold in run.holds}
-    return any(c.ref not in asking for c in waiting)
+    asking = [hold.call for hold in run.holds]
+    waiting = [c for c in run.calls(_S.HELD, _S.DOUBTED) if c.ref not in asking]
+    return bool(waiting or (run.ending and run.calls(*_WAITING)))
 
 
 def _started(event: e.RunStarted) -> Run:
