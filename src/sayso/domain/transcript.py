@@ -18,6 +18,20 @@ from sayso.errors import NotUnderstood
 ERASED = "[erased]"
 """What stands for a message whose entry was redacted."""
 
+_SILENT = frozenset(
+    {
+        e.AttemptVoided,
+        e.CallDoubted,
+        e.CallStarted,
+        e.CancelRequested,
+        e.DecisionEffective,
+        e.RunResumed,
+        e.RunSuspended,
+        e.RunTakenOver,
+    }
+)
+"""What a conversation has nothing of. A long one has many of them, so they are not matched."""
+
 
 class Place:
     """What the body of a call came to at one place: a step it took, or what it asked there."""
@@ -86,7 +100,11 @@ class Transcript:
         if seq != self.seq + 1:
             raise NotUnderstood(f"entry {self.seq + 1} of {self.run_id!r} is missing")
         self.seq = seq
+        if type(event) in _SILENT:
+            return
         match event:
+            case e.CallFinished():
+                self.outcomes[event.call] = event.outcome
             case e.RunStarted():
                 self._before = (*self._before, *event.history)
                 self._say(e.MAIN, seq, UserMessage(text=event.input, by=str(event.by)))
@@ -105,8 +123,6 @@ class Transcript:
                 self._step(event)
             case e.HoldOpened() | e.HoldRevised() | e.HoldSettled() | e.DecisionUndone():
                 self._hold(event)
-            case e.CallFinished():
-                self.outcomes[event.call] = event.outcome
             case e.LateResult():
                 self.late.append(event)
             case e.RunCompleted():

@@ -1,7 +1,8 @@
 """The base of every value in the domain, and the few that everything else speaks of.
 
 Rule: a struct here is frozen, built by keyword, and refuses fields it does not know when it is
-read back, because what is not understood must be refused rather than half understood.
+read back, because what is not understood must be refused rather than half understood. It is a tree,
+never a circle, so the collector of circles need not look at the thousands of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ else:
 
 
 class Value(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
 ):
     """An immutable value of the domain."""
 
@@ -35,6 +41,7 @@ class Row(
     array_like=True,
     forbid_unknown_fields=True,
     omit_defaults=True,
+    gc=False,
 ):
     """A part of a run's state: kept without the names of its fields, so only its end may grow."""
 
