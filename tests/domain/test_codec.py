@@ -26,7 +26,21 @@ from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.errors import BadValue, NotUnderstood
 
-from .build import APPROVE, asked, decided, doubted, executing, held, started
+from .build import (
+    APPROVE,
+    DELEGATION,
+    QUESTION,
+    asked,
+    asking,
+    commanded,
+    decided,
+    doubted,
+    executing,
+    held,
+    opened_strand,
+    started,
+    step_doubted,
+)
 from .nasty import ACCEPTED, REFUSED
 from .specimen import GOLDENS, decision
 
@@ -219,6 +233,10 @@ RUNS: dict[str, Run] = {
     "decided": decided(held("d"), 1, APPROVE, undo_ms=5000),
     "executing": executing("d"),
     "doubted": doubted(executing("d")),
+    "asking": asking(QUESTION, DELEGATION),
+    "in doubt about a step": step_doubted(),
+    "commanded": commanded(held("d")),
+    "strands": opened_strand(held("d")),
 }
 
 

@@ -14,6 +14,7 @@ from sayso.domain.digest import (
     BYTES_MAX,
     DEPTH_MAX,
     DIGITS_MAX,
+    ask_digest,
     call_digest,
     canonical,
     decode_value,
@@ -396,3 +397,21 @@ def test_a_suspension_digest_covers_its_members_in_order():
     assert one != suspension_digest(request_id="req_1.1", members=["b", "a"])
     assert one != suspension_digest(request_id="req_1.1", members=["a"])
     assert one != suspension_digest(request_id="req_1.2", members=["a", "b"])
+
+
+ASKED = {"project": "p", "run": "run_1", "call": "1.0", "step": 2, "ask": b'{"is":"question"}'}
+
+
+@pytest.mark.parametrize(
+    "field, other",
+    [
+        ("project", "q"),
+        ("run", "run_2"),
+        ("call", "1.1"),
+        ("step", 3),
+        ("ask", b'{"is":"external"}'),
+    ],
+)
+def test_what_is_asked_elsewhere_or_otherwise_has_another_digest(field: str, other: object):
+    assert ask_digest(**ASKED) == ask_digest(**ASKED)  # pyright: ignore[reportArgumentType]
+    assert ask_digest(**{**ASKED, field: other}) != ask_digest(**ASKED)  # pyright: ignore[reportArgumentType]

@@ -33,6 +33,10 @@ HOLD_MOVES: dict[Then, dict[CallState, CallState]] = {
     "continue": {_S.STARTED: _S.WAITING, _S.WAITING: _S.WAITING},
 }
 """Where a hold takes its call, by what settling it will do."""
+YES_MOVES = {_S.HELD: _S.APPROVED, _S.DOUBTED: _S.APPROVED}
+"""Where a yes takes a call that is asked about."""
+ANSWER_MOVES = {_S.WAITING: _S.ANSWERED, _S.DOUBTED: _S.ANSWERED}
+"""Where the last answer takes a call whose body asks, or whose step is in doubt."""
 THENS: dict[str, tuple[Then, ...]] = {
     "approval": ("start", "continue"),
     "in_doubt": ("start",),
@@ -178,13 +182,13 @@ def _check_place(run: Run, event: e.HoldOpened, row: CallRow) -> None:
         return
     if event.version != 1:
         raise IllegalEvent("what a call asks is asked in one version")
+    # What is asked at once is asked at one place.
+    place = row.step if run.holds_of(event.call) else row.step + 1
     if isinstance(event.ask, InDoubt):
         if event.ask.step != row.step or not row.stepping:
             raise IllegalEvent(f"step {event.ask.step} of {event.call} is not in doubt")
-    elif event.then == "continue":
-        # What is asked at once is asked at one place.
-        if event.step != (row.step if run.holds_of(event.call) else row.step + 1):
-            raise IllegalEvent(f"the body of {event.call} is not at step {event.step}")
+    elif event.then == "continue" and event.step != place:
+        raise IllegalEvent(f"the body of {event.call} is not at step {event.step}")
 
 
 def _check_alone(run: Run, event: e.HoldOpened) -> None:
@@ -237,11 +241,9 @@ def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -
     if hold.then == "continue" or (hold.kind == "in_doubt" and hold.step):
         if run.holds_of(hold.call):
             return run
-        moves = {_S.WAITING: _S.ANSWERED, _S.DOUBTED: _S.ANSWERED}
-        return with_call(run, move(run, hold.call, event, moves))
+        return with_call(run, move(run, hold.call, event, ANSWER_MOVES))
     if hold.then == "start" and says_yes(decision.verdict):
-        moves = {_S.HELD: _S.APPROVED, _S.DOUBTED: _S.APPROVED}
-        return with_call(run, replace(move(run, hold.call, event, moves), approved=True))
+        return with_call(run, replace(move(run, hold.call, event, YES_MOVES), approved=True))
     refused = isinstance(decision.verdict, Rejected | Expired)
     if hold.kind == "approval" and refused and hold.version == 1:
         before = equal_refusal(run, hold.digest)
