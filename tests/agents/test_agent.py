@@ -122,13 +122,13 @@ def test_without_a_type_the_text_is_the_result(output: Any) -> None:
     agent = Agent("teller", model=MODEL, output=output)
 
     assert agent.prompt(()).instructions == ""
-    assert agent.read(Answer(text='{"a": 1}')) == Reading(output=b'"{\\"a\\": 1}"')
-    assert agent.read(Answer()) == Reading(output=b'""')
+    assert agent.conclude(Answer(text='{"a": 1}')) == Reading(output=b'"{\\"a\\": 1}"')
+    assert agent.conclude(Answer()) == Reading(output=b'""')
 
 
 @pytest.mark.parametrize("text", ["x" * 300_000, "\ud800"])
 def test_text_that_cannot_be_kept_is_complained_about(text: str) -> None:
-    reading = Agent("teller", model=MODEL).read(Answer(text=text))
+    reading = Agent("teller", model=MODEL).conclude(Answer(text=text))
 
     assert reading.output is None
     assert reading.complaint.startswith("Your answer cannot be used: ")
@@ -155,7 +155,7 @@ def test_the_type_of_the_result_is_part_of_the_instructions() -> None:
     ],
 )
 def test_a_result_is_found_in_fences_and_made_canonical(text: str) -> None:
-    reading = Agent("teller", model=MODEL, output=Invoice).read(Answer(text=text))
+    reading = Agent("teller", model=MODEL, output=Invoice).conclude(Answer(text=text))
 
     assert reading == Reading(output=b'{"number":7,"total":0.0}')
 
@@ -173,7 +173,7 @@ def test_a_result_is_found_in_fences_and_made_canonical(text: str) -> None:
     ],
 )
 def test_a_result_that_does_not_fit_is_complained_about(text: str, says: str) -> None:
-    reading = Agent("teller", model=MODEL, output=Invoice).read(Answer(text=text))
+    reading = Agent("teller", model=MODEL, output=Invoice).conclude(Answer(text=text))
 
     assert reading.output is None
     assert says in reading.complaint
@@ -186,7 +186,7 @@ def test_a_result_that_does_not_fit_is_complained_about(text: str, says: str) ->
 def test_a_result_may_be_of_any_type(output: Any, text: str, result: bytes) -> None:
     agent = Agent("teller", model=MODEL, output=output)
 
-    assert agent.read(Answer(text=text)) == Reading(output=result)
+    assert agent.conclude(Answer(text=text)) == Reading(output=result)
 
 
 def test_a_type_without_a_schema_is_refused_when_it_is_needed() -> None:

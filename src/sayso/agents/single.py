@@ -56,7 +56,7 @@ class SingleCall(OneStrand):
 
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Give the conversation as it is."""
-        return Prompt(messages=messages)
+        return Prompt(messages=messages, tools=tuple(self.tools.values()))
 
     def read(self, scene: Scene, strand: str, answer: Answer) -> Reading:
         """Take the answer for what it is: word that the call is over."""

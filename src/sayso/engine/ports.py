@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from sayso.domain import events as e
 from sayso.domain.call import Effect
 from sayso.domain.hold import SignIn
@@ -169,7 +171,7 @@ Change = Callable[[Scene], Sequence[e.Event]]
 """Gives the events by which an agent changes a run. It is asked again if the run has moved."""
 
 
-class Reading(Value, frozen=True, kw_only=True):
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent makes of an answer without calls."""
 
     output: bytes | None = None
