@@ -3,7 +3,7 @@
 The model is a few dicts, written from the words of DESIGN.md and not from the code. After every
 step it must agree with the run about every call, every hold and the status; beside it, an auditor
 who knows nothing but the journal watches the promises: no start without a yes to the same bytes,
-one outcome a call, the first decision stands.
+one outcome a call, the first decision stands, no step twice, no answer lost.
 """
 
 from collections import Counter
@@ -22,13 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from sayso.domain import bodies, settling, verbs
 from sayso.domain import events as e
-from sayso.domain import settling, verbs
 from sayso.domain.call import Call, Declined, Failed, Unknown
 from sayso.domain.codec import decode_event, decode_run, encode_event, encode_run
 from sayso.domain.guard import Before, conditions_of
 from sayso.domain.hold import (
+    Approval,
     Approved,
+    Ask,
     InDoubt,
     Rejected,
     Verdict,
@@ -42,6 +44,7 @@ from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.policy import Require
 from sayso.domain.run import Run
 from sayso.domain.standing import has_work, says_yes, status_of
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.errors import (
     AlreadyDecided,
@@ -56,7 +59,7 @@ from sayso.errors import (
     WrongVerdict,
 )
 
-from .build import AGENT, ANN, DONE, MIRA, NOW, begun
+from .build import AGENT, ANN, DONE, MIRA, NOW, QUESTION, begun
 
 UNDO_MS = 5
 WITHIN_MS = 20
@@ -71,6 +74,9 @@ WANTED = {
     *("superseded", "news while thinking", "completed", "cancelled", "failed"),
     *("rejection ended the run", "silence ended the run", "ended while executing"),
     *("ended with a doubt open", "siblings ran while one waited"),
+    *("step taken", "step done", "step in doubt", "step let go again", "step said to be done"),
+    *("asked in a body", "asked several at once", "all answered", "continued", "cut short"),
+    *("parked", "parked in a step", "ended with a step in doubt", "blocked", "outcome answered"),
 }
 
 rulings = st.builds(
@@ -92,7 +98,9 @@ VERDICTS: list[Verdict] = [
 FITTING = {
     "approval": {"approved", "rejected"},
     "doubt": {"approved", "rejected", "answered", "errored"},
+    "question": {"answered", "rejected", "errored"},
 }
+ASKS: dict[str, Ask] = {"approval": Approval(), "question": QUESTION}
 
 
 def word(verdict: Verdict) -> str:
@@ -118,6 +126,9 @@ class Model:
     def could_start(self) -> bool:
         return any(call["state"] in ("ready", "approved") for call in self.calls.values())
 
+    def could_go_on(self) -> bool:
+        return any(call["state"] == "answered" for call in self.calls.values())
+
     def due(self) -> bool:
         over = all(call["state"] == "done" for call in self.calls.values())
         return not self.ending and not self.final and over and (bool(self.calls) or self.news)
@@ -125,25 +136,41 @@ class Model:
     def status(self) -> str:
         if self.final:
             return self.final
-        if self.executing() or self.could_start() or self.due():
+        if self.executing() or self.could_start() or self.could_go_on() or self.due():
             return "running"
         assert self.holds, "neither something to do nor somebody to wait for"
         return "suspended"
 
-    def hold(self, ref: str, kind: str, ruling: Require, now: int) -> None:
+    def hold(
+        self,
+        ref: str,
+        kind: str,
+        ruling: Require,
+        now: int,
+        *,
+        then: str = "start",
+        digest: str = "",
+    ) -> None:
         self.opened += 1
         call = self.calls[ref]
-        call["state"] = "held" if kind == "approval" else "doubted"
+        step = call["step"] if kind == "doubt" and call["stepping"] else 0
+        about_call = then == "start" and not step
+        if then == "start":
+            call["state"] = "doubted" if kind == "doubt" else "held"
+        else:
+            call["state"] = "waiting"
         self.holds[self.opened] = {
             "call": ref,
             "kind": kind,
-            "digest": call["digest"],
-            "version": call["version"],
+            "then": then,
+            "step": step,
+            "digest": digest or call["digest"],
+            "version": call["version"] if about_call else 1,
             "who": resolve_approvers(ruling, MIRA),
             "deadline": None if ruling.within_ms is None else now + ruling.within_ms,
             "silence": ruling.on_silence,
             "on_reject": ruling.on_reject,
-            "editable": ruling.editable and kind == "approval",
+            "editable": ruling.editable and kind == "approval" and then == "start",
             "decided": None,
             "effective_at": 0,
             "by": None,
@@ -156,23 +183,39 @@ class Model:
         hold = self.holds.pop(n)
         call = self.calls[hold["call"]]
         silent = verdict == "expired"
-        if verdict == "approved" or (silent and hold["silence"] == "approve"):
+        yes = verdict == "approved" or (silent and hold["silence"] == "approve")
+        if hold["step"]:
+            REACHED["step let go again" if yes else "step said to be done"] += 1
+            call["step"] -= yes
+            call["stepping"] = False
+            self.go_on(call)
+        elif hold["then"] == "continue":
+            if not any(other["call"] == hold["call"] for other in self.holds.values()):
+                REACHED["all answered"] += 1
+                self.go_on(call)
+        elif hold["then"] == "start" and yes:
             REACHED["silence approved"] += silent
             REACHED["yes too late for an ending run"] += bool(self.ending)
             call["state"] = "done" if self.ending else "approved"
-            return
-        call["state"] = "done"
+        else:
+            REACHED["outcome answered"] += hold["then"] == "outcome" and verdict == "answered"
+            call["state"] = "done"
         ends = {"fail": "failed", "cancel": "cancelled"}.get(hold["silence"], "")
         if silent and ends:
             REACHED["silence ended the run"] += 1
             self.end(ends)
-        if verdict == "rejected" and hold["kind"] == "approval" and hold["on_reject"] == "cancel":
+        if verdict == "rejected" and hold["kind"] != "doubt" and hold["on_reject"] == "cancel":
             REACHED["rejection ended the run"] += 1
             self.end("cancelled")
 
+    def go_on(self, call: dict[str, Any]) -> None:
+        """A body could, unless its run is to end."""
+        REACHED["cut short"] += bool(self.ending)
+        call["state"] = "done" if self.ending else "answered"
+
     def withdraw(self) -> None:
         for n, hold in list(self.holds.items()):
-            if hold["kind"] == "approval":
+            if hold["kind"] != "doubt":
                 REACHED["withdrawn"] += 1
                 self.settle(n, "withdrawn")
 
@@ -182,10 +225,12 @@ class Model:
         self.ending = how
         self.withdraw()
         for call in self.calls.values():
-            if call["state"] in ("ready", "approved"):
+            if call["state"] in ("ready", "approved", "answered"):
+                REACHED["cut short"] += call["state"] == "answered"
                 call["state"] = "done"
         REACHED["ended while executing"] += self.executing()
         REACHED["ended with a doubt open"] += bool(self.holds)
+        REACHED["ended with a step in doubt"] += any(h["step"] for h in self.holds.values())
 
     def after(self) -> None:
         """What follows by itself."""
@@ -198,12 +243,15 @@ class Auditor:
 
     def __init__(self) -> None:
         self.asked: dict[str, dict[str, Any]] = {}
-        self.holds: dict[int, str] = {}
+        self.holds: dict[int, e.HoldOpened] = {}
+        self.shown: dict[int, str] = {}
         self.pending: dict[int, Verdict] = {}
-        self.over: set[int] = set()
+        self.counted: dict[int, Verdict] = {}
         self.outcomes: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
         self.may_start: Counter[str] = Counter()
+        self.attempts: dict[str, int] = {}
+        self.steps_over: set[tuple[str, int]] = set()
         self.open: tuple[str, ...] = ()
 
     def read(self, event: e.Event) -> None:
@@ -212,22 +260,8 @@ class Auditor:
                 assert all(self.outcomes[ref] == 1 for ref in self.open)
                 self.open = tuple(call.ref for call in calls)
                 self.may_start.update(self.open)
-            case e.HoldOpened(hold=n, call=ref, digest=digest, ask=ask):
-                self.holds[n] = ref
-                doubt = isinstance(ask, InDoubt)
-                self.asked[ref] = {"digest": digest, "yes": False, "doubt": doubt}
-            case e.HoldRevised(hold=n, digest=digest):
-                assert n not in self.over
-                assert n not in self.pending
-                self.asked[self.holds[n]] |= {"digest": digest, "yes": False}
-            case e.HoldSettled(hold=n, decision=decision):
-                assert n not in self.over, "the first decision stands"
-                withdrawn = isinstance(decision.verdict, Withdrawn)
-                assert n not in self.pending or withdrawn, "the first decision stands"
-                assert decision.digest == self.asked[self.holds[n]]["digest"]
-                self.pending[n] = decision.verdict
-                if decision.effective_at <= decision.at:
-                    self._counts(n)
+            case e.HoldOpened() | e.HoldRevised() | e.HoldSettled():
+                self._hold(event)
             case e.DecisionUndone(hold=n):
                 del self.pending[n]
             case e.DecisionEffective(hold=n):
@@ -238,24 +272,87 @@ class Auditor:
                 if ref in self.asked:
                     assert self.asked[ref]["yes"], "started without a yes"
                     assert self.asked[ref]["digest"] == digest, "started on other bytes"
+                self._owned(ref, event.attempt)
             case e.AttemptVoided(call=ref):
                 self.may_start[ref] += 1
+            case e.CallContinued() | e.StepStarted() | e.StepFinished() | e.StepVoided():
+                self._body(event)
             case e.CallFinished(call=ref):
                 self.outcomes[ref] += 1
                 assert self.outcomes[ref] == 1, "one outcome a call"
+                assert not self._open_of(ref), "an outcome while somebody is asked"
             case e.RunCompleted() | e.RunFailed() | e.RunCancelled():
                 assert all(self.outcomes[ref] == 1 for ref in self.open)
             case _:
                 pass
 
+    def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled) -> None:
+        n = event.hold
+        match event:
+            case e.HoldOpened(ask=ask):
+                self.holds[n], self.shown[n] = event, event.digest
+                if self._about_start(n):
+                    doubt = isinstance(ask, InDoubt)
+                    self.asked[event.call] = {"digest": event.digest, "yes": False, "doubt": doubt}
+            case e.HoldRevised(digest=digest):
+                assert n not in self.counted
+                assert n not in self.pending
+                self.shown[n] = digest
+                self.asked[self.holds[n].call] |= {"digest": digest, "yes": False}
+            case e.HoldSettled(decision=decision):
+                assert n not in self.counted, "the first decision stands"
+                withdrawn = isinstance(decision.verdict, Withdrawn)
+                assert n not in self.pending or withdrawn, "the first decision stands"
+                assert decision.digest == self.shown[n]
+                self.pending[n] = decision.verdict
+                if decision.effective_at <= decision.at:
+                    self._counts(n)
+
     def _counts(self, n: int) -> None:
         verdict = self.pending.pop(n)
-        self.over.add(n)
-        asked = self.asked[self.holds[n]]
+        self.counted[n] = verdict
+        if not self._about_start(n):
+            return
+        ref = self.holds[n].call
+        asked = self.asked[ref]
         asked["yes"] = says_yes(verdict)
         if says_yes(verdict) and asked["doubt"]:
             assert isinstance(verdict, Approved), "only a person lets a call start again"
-            self.may_start[self.holds[n]] += 1
+            self.may_start[ref] += 1
+
+    def _body(self, event: e.CallContinued | e.StepStarted | e.StepFinished | e.StepVoided) -> None:
+        ref = event.call
+        match event:
+            case e.CallContinued(attempt=attempt):
+                assert not self._open_of(ref), "a body goes on without an answer"
+                self._owned(ref, attempt)
+            case e.StepStarted(attempt=attempt, step=step):
+                assert attempt == self.attempts[ref], "a step of a body that does not count"
+                assert (ref, step) not in self.steps_over, "a step that has an outcome starts again"
+            case e.StepFinished(step=step):
+                assert (ref, step) not in self.steps_over, "one outcome a step"
+                self.steps_over.add((ref, step))
+            case e.StepVoided(step=step):
+                assert (ref, step) not in self.steps_over, "a step that has an outcome is let go"
+
+    def _owned(self, ref: str, attempt: int) -> None:
+        assert attempt > self.attempts.get(ref, 0), "two own one attempt"
+        self.attempts[ref] = attempt
+
+    def _open_of(self, ref: str) -> list[int]:
+        return [n for n, h in self.holds.items() if h.call == ref and n not in self.counted]
+
+    def _about_start(self, n: int) -> bool:
+        hold = self.holds[n]
+        return hold.then == "start" and not (isinstance(hold.ask, InDoubt) and hold.ask.step)
+
+    def answers(self) -> dict[int, tuple[e.HoldOpened, Verdict]]:
+        """What was said inside bodies, and counts."""
+        found = {n: (self.holds[n], verdict) for n, verdict in self.counted.items()}
+        return {n: pair for n, pair in found.items() if pair[0].then == "continue"}
+
+
+fars = st.sampled_from(["", "doubt", "step", "asked", "begun"])
 
 
 class Machine(RuleBasedStateMachine):
@@ -308,18 +405,23 @@ class Machine(RuleBasedStateMachine):
     def pick(self, data: st.DataObject, what: Any) -> Any:
         return data.draw(st.sampled_from(sorted(what)))
 
-    @initialize(far=st.booleans(), ruling=rulings)
-    def begin(self, far: bool, ruling: Require) -> None:
-        """Begin a run, perhaps with a call in doubt already: most steps never get that far."""
+    @initialize(far=fars, ruling=rulings)
+    def begin(self, far: str, ruling: Require) -> None:
+        """Begin a run, perhaps well under way already: most steps never get that far."""
         self.commit([begun()])
         if far:
             self.answer([("ready", ruling), ("held", ruling)], stale=False)
             self.launch({"1.0"}, wrong=False)
+        if far == "doubt":
             self.lose_sight("1.0", 1, ruling, counts=True)
+        if far == "step":
+            self.walk("1.0", 1, counts=True)
+        if far == "asked":
+            self.put("1.0", 1, ["question", "approval"], ruling, counts=True)
 
     @precondition(lambda self: self.model.final)
-    @rule(far=st.booleans(), ruling=rulings)
-    def begin_again(self, far: bool, ruling: Require) -> None:
+    @rule(far=fars, ruling=rulings)
+    def begin_again(self, far: str, ruling: Require) -> None:
         """What has ended is not touched; begin another."""
         REACHED[self.model.final] += 1
         run, finished = self.state, {"finished": RunFinished}
@@ -334,6 +436,7 @@ class Machine(RuleBasedStateMachine):
         self.commit([e.LateResult(call="1.0", attempt=1, outcome=DONE)])
         self.commit([e.EntryRedacted(entry=1, by=MIRA, at=self.now)])
         self.the_journal_is_the_run()
+        self.no_answer_is_lost()
         self.run, self.journal = None, []
         self.model, self.auditor = Model(), Auditor()
         self.begin(far, ruling)
@@ -383,7 +486,8 @@ class Machine(RuleBasedStateMachine):
                 "digest": f"{model.turn}.{index}v1",
                 "version": 1,
                 "attempt": 0,
-                "approved": False,
+                "step": 0,
+                "stepping": False,
             }
             for index in range(len(asks))
         }
@@ -571,6 +675,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), outcome=st.sampled_from([DONE, Failed(message="x"), Unknown(reason="?")]))
     def finish(self, data: st.DataObject, outcome: Any) -> None:
         ref, attempt, counts = self.under_way(data)
+        if counts and self.model.calls[ref]["stepping"]:
+            self.walk(ref, attempt, counts=True, outcome=outcome)
+            return
         if counts:
             self.model.calls[ref]["state"] = "done"
         REACHED["late result"] += not counts
@@ -578,12 +685,108 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.executing())
     @rule(data=st.data())
+    def take_step(self, data: st.DataObject) -> None:
+        ref, attempt, counts = self.under_way(data)
+        self.walk(ref, attempt, counts)
+
+    def walk(self, ref: str, attempt: int, counts: bool, outcome: Any = DONE) -> None:
+        """Begin a step, or end the one under way."""
+        call = self.model.calls.get(ref, {"stepping": False})
+        if call["stepping"]:
+            if counts:
+                REACHED["step done"] += 1
+                call["stepping"] = False
+            self.commit(bodies.finish_step(self.state, ref, attempt=attempt, outcome=outcome))
+            return
+        if counts and not self.model.ending:
+            REACHED["step taken"] += 1
+            call |= {"step": call["step"] + 1, "stepping": True}
+        made = {"name": "reserve", "digest": "s", "effect": "once"}
+        self.commit(bodies.start_step(self.state, ref, attempt=attempt, **made))
+
+    @precondition(lambda self: self.model.executing())
+    @rule(
+        data=st.data(),
+        asks=st.lists(st.sampled_from(["question", "approval"]), min_size=1, max_size=3),
+        ruling=rulings,
+    )
+    def ask(self, data: st.DataObject, asks: list[str], ruling: Require) -> None:
+        ref, attempt, counts = self.under_way(data)
+        self.put(ref, attempt, asks, ruling, counts)
+
+    def put(self, ref: str, attempt: int, asks: list[str], ruling: Require, counts: bool) -> None:
+        """A body asks all this at once."""
+        call = self.model.calls.get(ref, {"stepping": False, "step": 0})
+        if counts and call["stepping"]:
+            return
+        requests = [
+            verbs.HoldRequest(
+                ref=ref,
+                ruling=ruling,
+                ask=ASKS[kind],
+                then="continue",
+                step=call["step"] + 1,
+                digest=f"{ref} asks {index}",
+            )
+            for index, kind in enumerate(asks)
+        ]
+        if counts and not self.model.ending:
+            REACHED["asked in a body"] += 1
+            REACHED["asked several at once"] += len(asks) > 1
+            call["step"] += 1
+            for kind, request in zip(asks, requests, strict=True):
+                digest = request.digest
+                self.model.hold(ref, kind, ruling, self.now, then="continue", digest=digest)
+        events = bodies.ask(self.state, ref, requests=requests, attempt=attempt, now=self.now)
+        self.commit(events)
+
+    @precondition(lambda self: self.model.executing())
+    @rule(data=st.data(), ruling=rulings)
+    def block(self, data: st.DataObject, ruling: Require) -> None:
+        """A body has done what it could: somebody's answer is its outcome."""
+        ref, attempt, counts = self.under_way(data)
+        if counts and self.model.calls[ref]["stepping"]:
+            return
+        request = verbs.HoldRequest(
+            ref=ref, ruling=ruling, ask=QUESTION, then="outcome", digest="q"
+        )
+        if counts and not self.model.ending:
+            REACHED["blocked"] += 1
+            self.model.hold(ref, "question", ruling, self.now, then="outcome", digest="q")
+        events = bodies.ask(self.state, ref, requests=[request], attempt=attempt, now=self.now)
+        self.commit(events)
+
+    @precondition(lambda self: self.model.could_go_on())
+    @rule(data=st.data())
+    def go_on(self, data: st.DataObject) -> None:
+        ref = self.pick(data, self.model.calls)
+        call = self.model.calls[ref]
+        if call["state"] == "answered":
+            REACHED["continued"] += 1
+            call |= {"state": "started", "attempt": call["attempt"] + 1}
+        start = verbs.Start(ref=ref, digest="", worker="w2", tick=2, timeout_ms=1)
+        self.commit(bodies.continue_call(self.state, start))
+
+    @precondition(lambda self: self.model.executing())
+    @rule(data=st.data())
     def void(self, data: st.DataObject) -> None:
         ref, attempt, counts = self.under_way(data)
+        if counts and self.model.calls[ref]["step"]:
+            self.park(ref, attempt)
+            return
         if counts:
             REACHED["voided"] += 1
             self.model.calls[ref]["state"] = "done" if self.model.ending else "ready"
         self.commit(verbs.void_attempt(self.state, ref, attempt=attempt, why="not sent"))
+
+    def park(self, ref: str, attempt: int) -> None:
+        """A body that has come to something goes on from there, not from its beginning."""
+        call = self.model.calls[ref]
+        REACHED["parked in a step" if call["stepping"] else "parked"] += 1
+        again = call["stepping"]
+        call |= {"step": call["step"] - again, "stepping": False}
+        self.model.go_on(call)
+        self.commit(bodies.park(self.state, ref, attempt=attempt, why="?", again=again))
 
     @precondition(lambda self: self.model.executing())
     @rule(data=st.data(), ruling=rulings)
@@ -594,6 +797,7 @@ class Machine(RuleBasedStateMachine):
     def lose_sight(self, ref: str, attempt: int, ruling: Require, counts: bool) -> None:
         if counts:
             REACHED["doubted"] += 1
+            REACHED["step in doubt"] += self.model.calls[ref]["stepping"]
             self.model.hold(ref, "doubt", ruling, self.now)
         events = verbs.doubt_call(
             self.state, ref, attempt=attempt, why="?", ruling=ruling, now=self.now
@@ -629,6 +833,7 @@ class Machine(RuleBasedStateMachine):
             call = model.calls[row.ref]
             assert (row.digest, row.version) == (call["digest"], call["version"])
             assert row.attempt == call["attempt"]
+            assert (row.step, row.stepping) == (call["step"], call["stepping"])
         assert {
             hold.n: (hold.call, hold.digest, hold.version, hold.deadline, hold.decision is not None)
             for hold in run.holds
@@ -655,6 +860,22 @@ class Machine(RuleBasedStateMachine):
         assert len(self.journal) == self.state.seq
         assert apply_all(None, self.journal) == self.run
         assert decode_run(encode_run(self.state)) == self.run
+
+    def teardown(self) -> None:
+        if self.run is not None:
+            self.no_answer_is_lost()
+
+    def no_answer_is_lost(self) -> None:
+        """What was said inside a body, and counts, is what the body is given."""
+        told = Transcript(self.state.id)
+        for seq, event in enumerate(self.journal, start=1):
+            told.add(seq, event)  # pyright: ignore[reportArgumentType]
+        for n, (hold, verdict) in self.auditor.answers().items():
+            place = told.places[hold.call][hold.step - 1]
+            assert place.decisions[n].verdict == verdict
+            assert place.asks[n] == hold.ask
+        for ref, step in self.auditor.steps_over:
+            assert told.places[ref][step - 1].outcome is not None
 
 
 def explore(*, examples: int, steps: int, derandomize: bool) -> None:
