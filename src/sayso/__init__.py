@@ -1,6 +1,7 @@
 """Durable human-in-the-loop for AI agents."""
 
 from sayso.agents.agent import Agent
+from sayso.agents.builtin import ask_user, spawn
 from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
@@ -19,19 +20,23 @@ from sayso.domain.policy import (
     require,
     user,
 )
+from sayso.domain.question import Option, Question
 from sayso.domain.value import Principal
+from sayso.engine.context import Said
 from sayso.engine.feed import Delta
+from sayso.engine.form import make_form_question as question
 from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
-from sayso.errors import NotDone, SaysoError
-from sayso.store.views import HoldView, RunView
+from sayso.errors import NotAnswered, NotDone, SaysoError, StepFailed
+from sayso.store.views import CommandView, HoldView, RunView
 
 __all__ = [
     "Agent",
     "AssistantMessage",
     "Bounds",
     "CallFacts",
+    "CommandView",
     "Context",
     "Decision",
     "Declined",
@@ -42,21 +47,26 @@ __all__ = [
     "Happened",
     "HoldView",
     "Message",
+    "NotAnswered",
     "NotDone",
     "NotHappened",
+    "Option",
     "Outcome",
     "Page",
     "Policy",
     "Principal",
     "Proceed",
+    "Question",
     "Recorded",
     "Require",
     "Returned",
     "Rule",
     "RunHandle",
     "RunView",
+    "Said",
     "Sayso",
     "SaysoError",
+    "StepFailed",
     "ToolMessage",
     "Unknown",
     "UserMessage",
@@ -64,10 +74,13 @@ __all__ = [
     "answer",
     "anyone",
     "approve",
+    "ask_user",
     "fail",
     "owner",
+    "question",
     "reject",
     "require",
+    "spawn",
     "tool",
     "user",
 ]

@@ -18,7 +18,7 @@ import msgspec
 from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, SingleCall, describe_call
-from sayso.agents.tools import FunctionTool, check_tool
+from sayso.agents.tools import check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict
@@ -40,7 +40,6 @@ from sayso.engine.sweeper import Sweeper
 from sayso.engine.vault import Vault
 from sayso.engine.worker import Worker
 from sayso.errors import (
-    BadAgent,
     BadPolicy,
     BadSetup,
     BadTool,
@@ -48,10 +47,10 @@ from sayso.errors import (
     StoreClosed,
     UnknownTool,
 )
+from sayso.given import load_keys, open_store, read_agents, read_tools
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
-from sayso.store.keyring import KeyRing
 from sayso.store.views import CommandView, HoldView, RunView, hold_view
 
 DRAIN_S = 30.0
@@ -112,8 +111,8 @@ class Sayso:
         if check_for_intervention is not None and not callable(check_for_intervention):
             raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
         self._gate = Gate(policy, check_for_intervention)
-        self._drivers = _drivers(agents)
-        self._single = SingleCall(_tools(self._drivers, tools))
+        self._drivers = read_agents(agents)
+        self._single = SingleCall(read_tools(self._drivers, tools))
         self._drivers[SINGLE] = self._single
         self._parts: Parts | None = None
         self._desk: Desk | None = None
@@ -412,7 +411,7 @@ class Sayso:
             bounds=self._bounds,
             deps=self._deps,
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
-            vault=Vault(partial(_load_keys, store)),
+            vault=Vault(partial(load_keys, store)),
         )
         if self._work:
             self._worker = Worker(parts, self._dispatch)
@@ -438,57 +437,3 @@ class Sayso:
         assert self._open_parts
         assert self._desk is not None
         return self._desk
-
-
-def _load_keys(store: Store) -> KeyRing:
-    path = getattr(store, "name", None)
-    return KeyRing.load(path)
-
-
-async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
-    """Open the store that a path, an address or a store object names."""
-    if not isinstance(where, str | Path):
-        if not hasattr(where, "append"):
-            raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
-        return where
-    text = str(where)
-    if text == "memory:":
-        from sayso.store.memory import MemoryStore
-
-        return MemoryStore(clock=clock)
-    if text in (":memory:", "memory"):
-        raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
-    if "://" in text and not text.startswith("sqlite:///"):
-        kind = text.partition("://")[0]
-        raise BadSetup(f"{kind!r} is not a kind of store: use a path or 'memory:'")
-    from sayso.store.sqlite import SqliteStore
-
-    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
-
-
-def _drivers(agents: Iterable[Driver]) -> dict[str, Driver]:
-    if isinstance(agents, str | Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadAgent(f"agents is a list of agents, not {agents!r}")
-    found: dict[str, Driver] = {}
-    for agent in agents:
-        if not all(hasattr(agent, part) for part in ("name", "next", "read")):
-            raise BadAgent(f"{agent!r} is not an agent: make it with Agent(...)")
-        if agent.name in found or agent.name == SINGLE:
-            raise BadAgent(f"two agents are called {agent.name!r}")
-        found[agent.name] = agent
-    return found
-
-
-def _tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Tool]:
-    if isinstance(more, str | FunctionTool) or not isinstance(more, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadTool(f"tools is a list of tools, not {more!r}")
-    found: dict[str, Tool] = {}
-    for tool in more:
-        check_tool(tool)
-        if tool.name in found:
-            raise BadTool(f"two tools are called {tool.name!r}")
-        found[tool.name] = tool
-    for driver in drivers.values():
-        for tool in driver.tools.values():
-            found.setdefault(tool.name, tool)
-    return found

@@ -138,6 +138,7 @@ class RunHandle(_Bridged[_handle.RunHandle]):
     hold = _bridge(_handle.RunHandle.hold)
     wait = _bridge(_handle.RunHandle.wait)
     outcome = _bridge(_handle.RunHandle.outcome)
+    command = _bridge(_handle.RunHandle.command)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app._run(work)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -223,6 +224,7 @@ class Sayso(_Bridged[_app.Sayso]):
     undo = _bridge(_app.Sayso.undo)
     hold = _bridge(_app.Sayso.hold)
     holds = _bridge(_app.Sayso.holds)
+    command = _bridge(_app.Sayso.command)
     gate = _bridge(_app.Sayso.gate)
     sweep = _bridge(_app.Sayso.sweep)
     cancel = _of_run(_app.Sayso.cancel)

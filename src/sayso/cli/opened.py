@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from sayso.app import open_store
 from sayso.errors import NotOurStore
+from sayso.given import open_store
 from sayso.store.base import Store
 
 STORE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -10,7 +10,19 @@ import click
 from sayso.cli.plain import brief, plain
 from sayso.domain import events as e
 from sayso.domain.call import Declined, Failed, Outcome, Returned, Unknown
-from sayso.domain.hold import Decision, Errored, Expired, InDoubt, Rejected, Withdrawn
+from sayso.domain.hold import (
+    Consent,
+    Decision,
+    Delegation,
+    Errored,
+    Expired,
+    External,
+    InDoubt,
+    Rejected,
+    SignIn,
+    Withdrawn,
+)
+from sayso.domain.question import Question
 from sayso.store.views import moment
 
 _COLOURS = {
@@ -63,7 +75,7 @@ class Timeline:
             case None:
                 return "redacted", "what was here has been erased"
             case event:
-                return self._call(event) or _run(event)
+                return self._call(event) or self._body(event) or _strand(event) or _run(event)
 
     def _turn(self, event: e.TurnTaken) -> str:
         self._tools.update({call.ref: call.tool for call in event.calls})
@@ -75,6 +87,8 @@ class Timeline:
         match event:
             case e.HoldOpened(ask=InDoubt(why=why)):
                 return "in doubt", f"{self._asks(event)}: {brief(why)}"
+            case e.HoldOpened(ask=Delegation(run=run, agent=agent)):
+                return "delegated", brief(f"hold {event.hold} waits for {agent}, {run}")
             case e.HoldOpened():
                 return "held", self._asks(event)
             case e.HoldRevised(by=by, args=args, version=version):
@@ -87,7 +101,17 @@ class Timeline:
         who = " or ".join(plain(one.removeprefix("user:")) for one in event.approvers)
         until = "" if event.deadline is None else f" until {here(event.deadline):%Y-%m-%d %H:%M}"
         tool = plain(self._tools.get(event.call, event.call))
-        return f"hold {event.hold} asks {who}{until}: {tool}, digest {short(event.digest)}"
+        what = f"{tool}, digest {short(event.digest)}"
+        match event.ask:
+            case Question(text=text):
+                what = f"{tool} asks {brief(text)}"
+            case SignIn(provider=provider) | Consent(provider=provider):
+                what = f"{tool} needs a sign-in at {plain(provider)}"
+            case External(reason=reason):
+                what = f"{tool} waits for something outside{_because(reason)}"
+            case _:
+                pass
+        return f"hold {event.hold} asks {who}{until}: {what}"
 
     def _call(self, event: e.AnyEvent) -> tuple[str, str] | None:
         match event:
@@ -101,6 +125,25 @@ class Timeline:
                 return "doubted", f"{self._named(ref)}, attempt {attempt} of it{_because(why)}"
             case e.LateResult(call=ref, attempt=attempt, outcome=outcome):
                 return "late", f"{self._named(ref)}, attempt {attempt} {_outcome(outcome)}"
+            case _:
+                return None
+
+    def _body(self, event: e.AnyEvent) -> tuple[str, str] | None:
+        match event:
+            case e.CommandReceived(call=call, by=by):
+                self._tools[call.ref] = call.tool
+                return "command", brief(f"{by} invokes {call.tool} {_args(bytes(call.args))}")
+            case e.CallContinued(call=ref, attempt=attempt, worker=worker):
+                return "goes on", f"{self._named(ref)}, attempt {attempt} by {plain(worker)}"
+            case e.StepStarted(call=ref, step=step, name=name):
+                return "step", f"{self._named(ref)}: step {step}, {plain(name)}, started"
+            case e.StepFinished(call=ref, step=step, outcome=outcome, why=why):
+                said = f"{self._named(ref)}: step {step} {_outcome(outcome)}"
+                return "step", f"{said}{_because(why)}"
+            case e.StepVoided(call=ref, step=step, why=why):
+                return "step", f"{self._named(ref)}: step {step} may be taken again{_because(why)}"
+            case e.BodyParked(call=ref, why=why):
+                return "parked", f"{self._named(ref)}{_because(why)}"
             case _:
                 return None
 
@@ -123,10 +166,24 @@ def short(digest: str) -> str:
     return plain(digest[:_DIGEST_CHARS])
 
 
+def _strand(event: e.AnyEvent) -> tuple[str, str] | None:
+    match event:
+        case e.StrandOpened(strand=strand, parent=parent, text=text):
+            return "strand", brief(f"{strand} begins below {parent}: {text}")
+        case e.StrandChanged(strand=strand, data=data):
+            return "strand", brief(f"{strand} is now {bytes(data).decode()}")
+        case e.StrandClosed(strand=strand, error=error):
+            return "strand", f"{plain(strand)} is over{_because(error)}"
+        case _:
+            return None
+
+
 def _run(event: e.AnyEvent) -> tuple[str, str]:
     match event:
         case e.CancelRequested(by=by, reason=reason, error=error):
             return "cancel", f"asked for by {plain(by)}{_because(error or reason)}"
+        case e.RunAdopted(by=by, source=source):
+            return "adopted", brief(f"by {by} from {source}")
         case e.RunTakenOver(worker=worker, before=before, proof=proof):
             return "taken over", plain(f"by {worker} from {before} ({proof})")
         case e.RunSuspended():

@@ -1,0 +1,80 @@
+"""What a `Sayso` is given, read: its store, its keys, its agents and its tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from sayso.agents.agent import Agent
+from sayso.agents.single import NAME as SINGLE
+from sayso.agents.tools import FunctionTool, check_tool
+from sayso.engine.ports import Driver, Tool
+from sayso.errors import BadAgent, BadSetup, BadTool
+from sayso.store.base import Store
+from sayso.store.clock import Clock
+from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
+
+_OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
+
+
+def load_keys(store: Store) -> KeyRing:
+    """Give the key ring that belongs to a store; one in memory has one for as long as it lives."""
+    if store.name != "memory:" or os.environ.get(VARIABLE):
+        return KeyRing.load(store.name)
+    ring = _OF_MEMORY.get(store)
+    if ring is None:
+        ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})
+    return ring
+
+
+async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
+    """Open the store that a path, an address or a store object names."""
+    if not isinstance(where, str | Path):
+        if not hasattr(where, "append"):
+            raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
+        return where
+    text = str(where)
+    if text == "memory:":
+        from sayso.store.memory import MemoryStore
+
+        return MemoryStore(clock=clock)
+    if text in (":memory:", "memory"):
+        raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
+    if "://" in text and not text.startswith("sqlite:///"):
+        kind = text.partition("://")[0]
+        raise BadSetup(f"{kind!r} is not a kind of store: use a path or 'memory:'")
+    from sayso.store.sqlite import SqliteStore
+
+    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
+
+
+def read_agents(agents: Iterable[Driver]) -> dict[str, Driver]:
+    """Read the agents by name."""
+    if isinstance(agents, str | Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadAgent(f"agents is a list of agents, not {agents!r}")
+    found: dict[str, Driver] = {}
+    for agent in agents:
+        if not all(hasattr(agent, part) for part in ("name", "next", "read")):
+            raise BadAgent(f"{agent!r} is not an agent: make it with Agent(...)")
+        if agent.name in found or agent.name == SINGLE:
+            raise BadAgent(f"two agents are called {agent.name!r}")
+        found[agent.name] = agent
+    return found
+
+
+def read_tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str, Tool]:
+    """Read the tools by name: those given, and those of the agents."""
+    if isinstance(more, str | FunctionTool) or not isinstance(more, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadTool(f"tools is a list of tools, not {more!r}")
+    found: dict[str, Tool] = {}
+    for tool in more:
+        check_tool(tool)
+        if tool.name in found:
+            raise BadTool(f"two tools are called {tool.name!r}")
+        found[tool.name] = tool
+    for driver in drivers.values():
+        for tool in driver.tools.values():
+            found.setdefault(tool.name, tool)
+    return found
