@@ -18,6 +18,7 @@ from sayso.domain.policy import (
     anyone,
     owner,
     require,
+    service,
     user,
 )
 from sayso.domain.question import Option, Question
@@ -80,6 +81,7 @@ __all__ = [
     "question",
     "reject",
     "require",
+    "service",
     "spawn",
     "tool",
     "user",

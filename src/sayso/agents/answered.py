@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sayso.domain.hold import External
-from sayso.domain.policy import Require
+from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
 from sayso.domain.value import Value
 from sayso.engine.context import Suspend, Wanted
@@ -19,6 +19,7 @@ from sayso.errors import BadTool
 class Answered(Value, frozen=True, kw_only=True):
     """How a tool is answered."""
 
+    ruling: Require
     question: Question | None = None
     client: bool = False
 
@@ -27,22 +28,28 @@ class Answered(Value, frozen=True, kw_only=True):
         """What is asked instead of running a body."""
         if not self.client:
             return None
-        return Wanted(ask=External(client=True, reason="to be run by the caller"))
+        ask = External(client=True, reason="to be run by the caller")
+        return Wanted(ask=ask, ruling=self.ruling)
 
     def after(self, prepared: Any) -> Suspend:
         """Say what is asked once the body has prepared it."""
         if self.question is not None:
-            title = self.question.text[:200]
-            ruling = Require(title=title, editable=False)
+            title = self.ruling.title or self.question.text[:200]
+            ruling = msgspec.structs.replace(self.ruling, title=title)
             return Suspend(wanted=Wanted(ask=self.question, ruling=ruling))
         metadata = None if prepared is None else msgspec.Raw(keep_result(prepared))
-        return Suspend(wanted=Wanted(ask=External(metadata=metadata)))
+        return Suspend(wanted=Wanted(ask=External(metadata=metadata), ruling=self.ruling))
 
 
 def read_answered(
-    name: str, *, blocking: bool, client: bool, asks: str | Question | None
+    name: str,
+    words: dict[str, Any],
+    *,
+    blocking: bool,
+    client: bool,
+    asks: str | Question | None,
 ) -> Answered | None:
-    """Read how a tool is answered; None if its body gives the outcome."""
+    """Read how a tool is answered; None if its body gives the outcome. `words` say who answers."""
     for word, value in (("blocking", blocking), ("client", client)):
         if value not in (True, False):
             raise BadTool(f"{word} of the tool {name!r} is True or False, not {value!r}")
@@ -53,4 +60,5 @@ def read_answered(
     if not blocking and not client:
         return None
     question = make_form_question(asks) if isinstance(asks, str) else asks
-    return Answered(question=question, client=client)
+    ruling = require(rule=f"@tool {name}", outside=question is None, **words)
+    return Answered(ruling=ruling, question=question, client=client)

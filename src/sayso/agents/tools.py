@@ -249,7 +249,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `probe` asks the target whether a call happened: it returns `Happened`, `NotHappened` or None.
 
     `durable=True`: the body takes steps and asks inside (`ctx.step`, `ctx.ask`). `blocking=True`:
-    the body prepares, and somebody's answer is the outcome (`asks` says to which question).
+    the body prepares, and somebody's answer is the outcome (`asks` says to which question); without
+    `approval` the options above say who answers, and by when.
     `client=True`: whoever started the run executes the call. `sign_in` names a provider where
     whoever started the run has to be signed in; its token is in `ctx.tokens`.
     """
@@ -300,6 +301,8 @@ def make_tool(
     }
     _check_options(name, risk, asks_max, version)
     _check_durable(name, fn, durable=durable, answered=blocking or client)
+    said = {} if approval is True else {**words, "risk": risk, "editable": False}
+    answered = read_answered(name, said, blocking=blocking, client=client, asks=asks)
     return FunctionTool(
         fn,
         name=name,
@@ -308,12 +311,12 @@ def make_tool(
         effect=_effect(name, effect, risk),
         risk=risk,
         timeout_ms=_timeout_ms(name, timeout),
-        approval=_approval(name, approval, risk, words),
+        approval=_approval(name, approval, risk, {} if answered and not approval else words),
         asks_max=asks_max,
         probe=probe,
         scope=scope,
         durable=durable,
-        answered=read_answered(name, blocking=blocking, client=client, asks=asks),
+        answered=answered,
         sign_in=SignIn(provider=sign_in) if isinstance(sign_in, str) else sign_in,
     )
 
@@ -334,7 +337,7 @@ def _approval(name: str, approval: bool, risk: str, words: dict[str, Any]) -> Re
         return require(risk=risk, rule=f"@tool {name}", **words)
     if approval is not False:  # pyright: ignore[reportUnnecessaryComparison]
         raise BadTool(f"approval of the tool {name!r} is True or False, not {approval!r}")
-    said = [word for word, silent in _SILENT_WORDS.items() if words[word] != silent]
+    said = [word for word, silent in _SILENT_WORDS.items() if words.get(word, silent) != silent]
     if said:
         raise BadTool(f"{', '.join(said)} of the tool {name!r}: these need approval=True")
     return None

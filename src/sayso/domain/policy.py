@@ -50,6 +50,11 @@ def user(name: str) -> str:
     return f"user:{name}"
 
 
+def service(name: str) -> str:
+    """Name a service that reports what happens outside. It never approves anything."""
+    return f"service:{name}"
+
+
 class Proceed(Tagged, frozen=True, kw_only=True, tag="proceed"):
     """The call may start."""
 
@@ -101,14 +106,23 @@ def require(
     editable: bool = True,
     on_reject: str = "tell",
     rule: str = "",
+    resolve: str = "",
+    siblings: str = "",
+    outside: bool = False,
 ) -> Require:
-    """Make a `Require`, refusing what could not work."""
+    """Make a `Require`, refusing what could not work. `outside`: services may be named, too, as for
+    something that happens outside.
+    """
     who = _named(approvers)
     if approvers is not None and not who:
         raise BadPolicy("a ruling needs at least one approver: nobody could ever say so")
+    kinds = "user|service" if outside else "user"
     for one in who:
-        if one not in (owner, anyone) and not re.fullmatch(r"user:.+", str(one)):
+        if one not in (owner, anyone) and not re.fullmatch(rf"(?:{kinds}):.+", str(one)):
             raise BadPolicy(f"{one!r} is not an approver: use owner, anyone or user('name')")
+    if (resolve or siblings) and (resolve or "each", siblings or "run") not in BATCHES:
+        known = ", ".join(f"{one}/{other}" for one, other in sorted(BATCHES))
+        raise BadPolicy(f"resolve={resolve!r} with siblings={siblings!r}: use one of {known}")
     if risk not in RISKS:
         raise BadPolicy(f"{risk!r} is not a risk: use one of {', '.join(RISKS)}")
     if on_silence not in SILENCES:
@@ -133,6 +147,8 @@ def require(
         editable=editable,
         on_reject=on_reject,
         rule=rule,
+        resolve=resolve,
+        siblings=siblings,
     )
 
 
@@ -179,6 +195,8 @@ class Rule:
         title: str = "",
         why: str = "",
         editable: bool = True,
+        resolve: str = "",
+        siblings: str = "",
         name: str = "",
     ) -> None:
         if not tool or not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -203,6 +221,8 @@ class Rule:
                 editable=editable,
                 on_reject=on_reject,
                 rule=self.name,
+                resolve=resolve,
+                siblings=siblings,
             )
         )
 
@@ -308,6 +328,8 @@ def _both(one: Require, two: Require) -> Ruling:
         why=two.why or one.why,
         editable=one.editable and two.editable,
         on_reject="cancel" if "cancel" in (one.on_reject, two.on_reject) else "tell",
+        resolve=two.resolve or one.resolve,
+        siblings=two.siblings if two.resolve or two.siblings else one.siblings,
         rule=", ".join(dict.fromkeys(name for name in (one.rule, two.rule) if name)),
     )
     return at_risk(both, two.risk)

@@ -68,8 +68,8 @@ def say(
     found: list[e.Event] = []
     if supersede:
         found = withdraw(run, by=by, now=now, reason="superseded by a new message")
-    elif status_of(run) is Status.SUSPENDED:
-        holds = [hold_id(run.id, hold.n) for hold in run.holds]
+    elif status_of(run) is Status.SUSPENDED and any(not hold.child for hold in run.holds):
+        holds = [hold_id(run.id, hold.n) for hold in run.holds if not hold.child]
         raise RunWaiting(
             f"{run.id!r} waits for a person: decide {', '.join(holds)} first, or withdraw what it "
             "asks with say(..., supersede=True)",

@@ -136,7 +136,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     async def external(self, reason: str = "", metadata: Any = None, **options: Any) -> Any:
         """Wait until something outside reports; give what it reports."""
         ask = External(reason=reason, metadata=_raw(metadata))
-        ruling = require(title=reason, **options)
+        ruling = require(title=reason, editable=False, outside=True, **options)
         (decision,) = await self._durable.put([Wanted(ask=ask, ruling=ruling)])
         return self._value(decision)
 
@@ -178,7 +178,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         if question is not None:
             return Suspend(wanted=_question(question, options))
         ask = External(reason=reason, metadata=_raw(metadata))
-        return Suspend(wanted=Wanted(ask=ask, ruling=require(title=reason, **options)))
+        ruling = require(title=reason, editable=False, outside=True, **options)
+        return Suspend(wanted=Wanted(ask=ask, ruling=ruling))
 
     @property
     def _durable(self) -> Body:
