@@ -2,11 +2,13 @@
 
 from sayso.agents.agent import Agent
 from sayso.agents.builtin import ask_user, spawn
+from sayso.agents.oauth_provider import OAuthProvider
+from sayso.agents.planner import Planner
 from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
 from sayso.domain.events import Recorded
-from sayso.domain.hold import Decision, Verdict, answer, approve, fail, reject
+from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
 from sayso.domain.policy import (
     CallFacts,
@@ -51,9 +53,11 @@ __all__ = [
     "NotAnswered",
     "NotDone",
     "NotHappened",
+    "OAuthProvider",
     "Option",
     "Outcome",
     "Page",
+    "Planner",
     "Policy",
     "Principal",
     "Proceed",
@@ -67,6 +71,7 @@ __all__ = [
     "Said",
     "Sayso",
     "SaysoError",
+    "SignIn",
     "StepFailed",
     "ToolMessage",
     "Unknown",

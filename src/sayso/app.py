@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,9 @@ from typing import Any, Literal, Self
 import msgspec
 
 from sayso.agents.agent import Agent
+from sayso.agents.oauth_provider import OAuthProvider
+from sayso.agents.sign_in import SignInDesk
+from sayso.agents.signed_in import SignedIn
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, SingleCall, describe_call
 from sayso.agents.tools import check_tool
@@ -25,6 +28,7 @@ from sayso.domain.hold import Verdict
 from sayso.domain.message import Message
 from sayso.domain.policy import Policy, duration_ms
 from sayso.domain.value import Principal
+from sayso.engine.adopt import adopt_run, export_run
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Desk, Start
 from sayso.engine.dispatch import LocalDispatch
@@ -47,30 +51,21 @@ from sayso.errors import (
     StoreClosed,
     UnknownTool,
 )
-from sayso.given import load_keys, open_store, read_agents, read_tools
+from sayso.given import (
+    check_sign_in,
+    load_keys,
+    open_store,
+    read_agents,
+    read_providers,
+    read_tools,
+)
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
-from sayso.store.views import CommandView, HoldView, RunView, hold_view
+from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of holds: iterate it; `next` is where the next page goes on, None at the end."""
-
-    items: tuple[HoldView, ...]
-    next: str | None
-
-    def __iter__(self) -> Iterator[HoldView]:  # type: ignore[override]
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> HoldView:
-        return self.items[index]
 
 
 class Sayso:
@@ -88,6 +83,7 @@ class Sayso:
         *,
         agents: Iterable[Driver] = (),
         tools: Iterable[Tool] = (),
+        providers: Iterable[OAuthProvider] = (),
         policy: Policy | None = None,
         check_for_intervention: Intervention | None = None,
         deps: Any = None,
@@ -114,8 +110,10 @@ class Sayso:
         self._drivers = read_agents(agents)
         self._single = SingleCall(read_tools(self._drivers, tools))
         self._drivers[SINGLE] = self._single
+        self._providers = read_providers(providers, self._drivers)
         self._parts: Parts | None = None
         self._desk: Desk | None = None
+        self._sign_ins: SignInDesk | None = None
         self._worker: Worker | None = None
         self._sweeper: Sweeper | None = None
         self._dispatch: LocalDispatch | None = None
@@ -337,6 +335,18 @@ class Sayso:
         """
         await self._open_desk.redact(read_run(run), entry, by=read_person(by), reason=reason)
 
+    async def export(
+        self, run: str | RunHandle | RunView, *, by: str | Principal
+    ) -> dict[str, Any]:
+        """Give a whole run, with the runs below it, as signed data that is safe as JSON."""
+        return await export_run(self._open_parts, read_run(run), by=read_person(by))
+
+    async def adopt(self, data: dict[str, Any], *, by: str | Principal) -> RunHandle:
+        """Take in a run that was exported elsewhere, under quarantine: what was approved there is
+        asked again, what was under way there is in doubt. Data that was edited is `BadExport`.
+        """
+        return self.run(await adopt_run(self._open_parts, data, by=read_person(by)))
+
     async def gate(
         self,
         tool: str | Tool,
@@ -353,6 +363,7 @@ class Sayso:
         """
         if not isinstance(tool, str):
             check_tool(tool)
+            check_sign_in(tool, self._providers)
             known = self._single.tools.setdefault(tool.name, tool)
             if known is not tool:
                 raise BadTool(f"two different tools are called {tool.name!r}")
@@ -382,6 +393,34 @@ class Sayso:
         run_id = read_run(run)
         ref = await self._open_desk.command(run_id, request)
         return await self.run(run_id).command(ref, timeout=timeout)
+
+    async def sign_in_url(self, hold: str | HoldView, *, by: str | Principal) -> str:
+        """Say where to send the person whom an open hold asks to sign in or to consent.
+
+        For that person only (`NotAllowed`). Coming back takes 15 minutes at most, to any process.
+        """
+        return await self._open_sign_ins.url(read_hold(hold), by=read_person(by))
+
+    async def oauth_callback(
+        self,
+        state: str,
+        code: str | None = None,
+        *,
+        by: str | Principal | None = None,
+        iss: str | None = None,
+        error: str | None = None,
+    ) -> HoldView:
+        """Take a person back from a provider: what came in the query of the redirect address.
+
+        The credential is kept encrypted, and the hold is settled, with all others that wait for the
+        same. `BadState` or `AlreadyDecided` if the state is not good (any more), `SignInFailed` if
+        the provider gives no token: the hold stays open. `error="access_denied"` rejects the hold.
+        `by` is who is signed in to your own site: without it, a person can be lured into signing in
+        for somebody else.
+        """
+        who = None if by is None else read_person(by)
+        name = await self._open_sign_ins.come_back(state, code, by=who, issuer=iss, error=error)
+        return await self.hold(name)
 
     def events(
         self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
@@ -413,12 +452,17 @@ class Sayso:
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
             vault=Vault(partial(load_keys, store)),
         )
+        # Without keys nobody could sign in, and that is better said now than to a person.
+        keys = parts.vault.keys() if self._providers else None
+        signed_in = keys and SignedIn(store, self._providers, keys)
+        self._gate.sign_ins = signed_in
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
             self._sweeper = Sweeper(parts, self._worker)
             self._sweeper.start()
         self._desk = Desk(parts, self._worker)
+        self._sign_ins = signed_in and SignInDesk(store, self._desk, signed_in)
         self._parts = parts
 
     @property
@@ -431,6 +475,13 @@ class Sayso:
         if self._parts is None:
             raise StoreClosed("this Sayso is not open: use it as `async with Sayso(...) as app`")
         return self._parts
+
+    @property
+    def _open_sign_ins(self) -> SignInDesk:
+        assert self._open_parts
+        if self._sign_ins is None:
+            raise BadSetup("nobody can sign in here: give Sayso(providers=[OAuthProvider(...)])")
+        return self._sign_ins
 
     @property
     def _open_desk(self) -> Desk:

@@ -1,4 +1,4 @@
-"""What a `Sayso` is given, read: its store, its keys, its agents and its tools."""
+"""What a `Sayso` is given, read: its store, its keys, its agents, its tools and its providers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from sayso.agents.agent import Agent
+from sayso.agents.oauth_provider import OAuthProvider
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadSetup, BadTool
+from sayso.errors import BadAgent, BadProvider, BadSetup, BadTool
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
@@ -78,3 +79,31 @@ def read_tools(drivers: Mapping[str, Driver], more: Iterable[Tool]) -> dict[str,
         for tool in driver.tools.values():
             found.setdefault(tool.name, tool)
     return found
+
+
+def read_providers(
+    providers: Iterable[OAuthProvider], drivers: Mapping[str, Driver]
+) -> dict[str, OAuthProvider]:
+    """Read the providers by name: all that the agents' tools sign in at have to be there."""
+    if isinstance(providers, str | OAuthProvider) or not isinstance(providers, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadProvider(f"providers is a list of providers, not {providers!r}")
+    found: dict[str, OAuthProvider] = {}
+    for provider in providers:
+        if not isinstance(provider, OAuthProvider):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadProvider(f"{provider!r} is not a provider: make it with OAuthProvider(...)")
+        if provider.name in found:
+            raise BadProvider(f"two providers are called {provider.name!r}")
+        found[provider.name] = provider
+    for driver in drivers.values():
+        for tool in driver.tools.values():
+            check_sign_in(tool, found)
+    return found
+
+
+def check_sign_in(tool: Tool, providers: Mapping[str, OAuthProvider]) -> None:
+    """Refuse a tool that needs a sign-in nobody could make."""
+    if tool.sign_in is not None and tool.sign_in.provider not in providers:
+        raise BadTool(
+            f"the tool {tool.name!r} needs a sign-in at {tool.sign_in.provider!r}, which is not "
+            "known: give it to Sayso(providers=[OAuthProvider(...)])"
+        )

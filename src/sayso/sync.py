@@ -226,6 +226,8 @@ class Sayso(_Bridged[_app.Sayso]):
     holds = _bridge(_app.Sayso.holds)
     command = _bridge(_app.Sayso.command)
     gate = _bridge(_app.Sayso.gate)
+    sign_in_url = _bridge(_app.Sayso.sign_in_url)
+    oauth_callback = _bridge(_app.Sayso.oauth_callback)
     sweep = _bridge(_app.Sayso.sweep)
     cancel = _of_run(_app.Sayso.cancel)
     redact = _of_run(_app.Sayso.redact)

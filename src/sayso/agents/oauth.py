@@ -115,6 +115,11 @@ class OAuthClient:
             raise _bad("expired", "too much time has passed; start the sign-in again")
         return facts
 
+    def check_issuer(self, issuer: str | None) -> None:
+        """Raise `BadState` if an answer, whatever it says, names another issuer than this one."""
+        if issuer is not None and self.provider.issuer not in (None, issuer):
+            raise _bad("provider", "the answer is from another issuer")
+
     async def exchange(
         self,
         code: str,
@@ -131,8 +136,7 @@ class OAuthClient:
         the code, cannot be reached or does not answer as it should.
         """
         facts = self.read_state(state, now=now, max_age_ms=max_age_ms)
-        if issuer is not None and self.provider.issuer not in (None, issuer):
-            raise _bad("provider", "the answer is from another issuer")
+        self.check_issuer(issuer)
         if type(code) is not str or not 0 < len(code) <= CODE_CHARS_MAX or not _is_visible(code):
             raise SignInFailed(f"what came back from {self.provider.name!r} is no code")
         grant = await ask(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from sayso.agents.answered import Answered, read_answered
+from sayso.agents.oauth_provider import read_scopes
 from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
@@ -28,7 +29,7 @@ from sayso.engine.context import Suspend, Wanted
 from sayso.engine.ports import Context, Happened, NotHappened, ToolSpec
 from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
-from sayso.errors import BadPolicy, BadTool, BadValue
+from sayso.errors import BadPolicy, BadProvider, BadTool, BadValue
 
 if TYPE_CHECKING:
     from sayso.agents.schema import Arguments
@@ -317,7 +318,7 @@ def make_tool(
         scope=scope,
         durable=durable,
         answered=answered,
-        sign_in=SignIn(provider=sign_in) if isinstance(sign_in, str) else sign_in,
+        sign_in=_sign_in(name, sign_in),
     )
 
 
@@ -393,6 +394,22 @@ def _effect(name: str, effect: str | None, risk: str) -> Effect:
         raise BadTool(
             f"{effect!r} is no effect of the tool {name!r}: use 'none', 'keyed' or 'once'"
         ) from None
+
+
+def _sign_in(name: str, sign_in: Any) -> SignIn | None:
+    if isinstance(sign_in, str):
+        sign_in = SignIn(provider=sign_in)
+    if sign_in is None:
+        return None
+    if not isinstance(sign_in, SignIn):
+        raise BadTool(
+            f"sign_in of the tool {name!r} is the name of a provider or a SignIn, not {sign_in!r}"
+        )
+    try:
+        scopes = read_scopes(sign_in.provider, sign_in.scopes)
+    except BadProvider as error:
+        raise BadTool(f"sign_in of the tool {name!r}: {error}") from None
+    return SignIn(provider=sign_in.provider, scopes=scopes)
 
 
 def _timeout_ms(name: str, timeout: str | float) -> int:

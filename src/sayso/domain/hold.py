@@ -72,6 +72,8 @@ ASK_KINDS: dict[type, str] = {
     External: "external",
     Delegation: "delegation",
 }
+SIGN_INS = frozenset({"sign_in", "consent"})
+"""The kinds of ask that a sign-in settles, and nobody's word."""
 Then = Literal["start", "outcome", "continue"]
 """What a settled hold does for its call: it starts, has its outcome, or its body goes on."""
 

@@ -15,7 +15,17 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState, Declined, Outcome
-from sayso.domain.hold import Approval, Ask, Delegation, InDoubt, Then, hold_id, resolve_approvers
+from sayso.domain.hold import (
+    ASK_KINDS,
+    SIGN_INS,
+    Approval,
+    Ask,
+    Delegation,
+    InDoubt,
+    Then,
+    hold_id,
+    resolve_approvers,
+)
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run, Status
@@ -47,6 +57,11 @@ class HoldRequest(Value, frozen=True, kw_only=True):
         if isinstance(self.ask, InDoubt):
             return not self.ask.step
         return self.then == "start"
+
+    @property
+    def signs_in(self) -> bool:
+        """Tell whether a sign-in settles it."""
+        return ASK_KINDS[type(self.ask)] in SIGN_INS
 
 
 class Start(Value, frozen=True, kw_only=True):
@@ -107,12 +122,15 @@ def open_holds(
         for request in requests[:-1]:
             draft.add(*decline(draft.run, request.ref, Declined(reason="a later question counts")))
         requests = requests[-1:]
-    together = resolve == "together" and len(requests) > 1
-    withins = [r.ruling.within_ms for r in requests if r.ruling.within_ms is not None]
+    # A sign-in is no decision, so none that could be made together with others.
+    decided = [request for request in requests if not request.signs_in]
+    together = resolve == "together" and len(decided) > 1
+    withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
     first = draft.run.suspensions + 1
     for request in requests:
-        within = min(withins, default=None) if together else request.ruling.within_ms
-        draft.add(_opened(draft.run, request, within, now, suspension=first, together=together))
+        joint = together and not request.signs_in
+        within = min(withins, default=None) if joint else request.ruling.within_ms
+        draft.add(_opened(draft.run, request, within, now, suspension=first, together=joint))
     return draft.events
 
 

@@ -29,7 +29,7 @@ from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
 from sayso.engine.children import child_of
-from sayso.engine.context import Suspend, Wanted
+from sayso.engine.context import Suspend, Tokens, Wanted
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
 from sayso.engine.ledger import Written
@@ -66,6 +66,8 @@ class DurableBody:
         """Why its step is in doubt, if it is."""
         self.diverged = ""
         self.spoiled: SaysoError | None = None
+        self.tokens = Tokens()
+        """What its context has of them; replaced by newer ones when it goes on."""
         self._parts = parts
         self._run = run
         self._worker = worker
@@ -102,12 +104,16 @@ class DurableBody:
             raise TimeoutError
         return task
 
-    def resume(self, attempt: int, decisions: Sequence[Decision]) -> bool:
-        """Give a waiting body its answers; False if it cannot take them any more."""
+    def resume(self, attempt: int, decisions: Sequence[Decision], tokens: Tokens) -> bool:
+        """Give a waiting body its answers, and the tokens of now; False if it cannot take them any
+        more.
+        """
         waiting = self._waiting
         if self.gone or waiting is None or waiting.done():
             return False
         self.attempt = attempt
+        self.tokens.clear()
+        self.tokens.update(tokens)
         self._asked.clear()
         waiting.set_result(list(decisions))
         return True

@@ -26,7 +26,7 @@ from sayso.engine.attempt import (
     run_attempt,
 )
 from sayso.engine.body import DurableBody
-from sayso.engine.context import Context
+from sayso.engine.context import Context, Tokens
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
@@ -100,14 +100,18 @@ async def run_body(
     """
     run = (await parts.ledger.live(run_id)).run
     call = run.call(event.call)
+    tool = None if call is None else parts.drivers[run.agent].tools[call.tool]
+    tokens = await _tokens(parts, run, tool)
+    # After the tokens, because getting them may take its time.
     late_ms = parts.store.tick() - tick
-    if late_ms > parts.bounds.start_grace_ms or call is None:
+    if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:
         return Void(why=f"not sent: {late_ms} ms had passed when its start was committed")
-    tool = parts.drivers[run.agent].tools[call.tool]
+    if tool.sign_in is not None and tool.sign_in.provider not in tokens:
+        return Void(why=f"not sent: {run.by} is not signed in at {tool.sign_in.provider!r} now")
     if tool.durable:
-        return await _run_durable(parts, run, call, tool, args)
+        return await _run_durable(parts, run, call, tool, args, tokens=tokens)
     transcript = (await parts.ledger.live(run_id)).transcript
-    ctx = context_of(parts, run, event.call, event.attempt, transcript)
+    ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
     return await run_attempt(tool, ctx, args)
 
 
@@ -118,25 +122,29 @@ async def continue_body(
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     call = run.call(event.call)
+    tool = None if call is None else parts.drivers[run.agent].tools[call.tool]
+    # Without one the body goes on, too: it has begun, and only it knows what it still needs.
+    tokens = await _tokens(parts, run, tool)
     late_ms = parts.store.tick() - tick
-    if late_ms > parts.bounds.start_grace_ms or call is None:
+    if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:
         return Parked(why=f"{late_ms} ms had passed when it was to go on")
-    tool = parts.drivers[run.agent].tools[call.tool]
     body = parts.hot.take(run_id, call.ref, event.attempt - 1)
-    if body is not None and body.resume(event.attempt, _answers(transcript.places[call.ref])):
+    answers = _answers(transcript.places[call.ref])
+    if body is not None and body.resume(event.attempt, answers, tokens):
         return await _leg(parts, run_id, body, tool)
-    return await _run_durable(parts, run, call, tool, transcript.args[call.ref])
+    return await _run_durable(parts, run, call, tool, transcript.args[call.ref], tokens=tokens)
 
 
 async def _run_durable(
-    parts: Parts, run: Run, call: CallRow, tool: Tool, args: bytes
+    parts: Parts, run: Run, call: CallRow, tool: Tool, args: bytes, *, tokens: Tokens
 ) -> Result | None:
     transcript = await parts.ledger.transcript(run.id)
     places = transcript.places.get(call.ref, ())
     body = DurableBody(
         parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
     )
-    ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body)
+    ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body, tokens=tokens)
+    body.tokens = tokens
     body.start(tool.call(ctx, args))
     return await _leg(parts, run.id, body, tool)
 
@@ -165,7 +173,8 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
         return look_into_body(transcript.places.get(row.ref, ()), why)
     if may_live and tool is not None and tool.effect is Effect.ONCE:
         return Doubt(why="its worker lost sight of it")
-    ctx = context_of(parts, run, row.ref, row.attempt, transcript)
+    tokens = await _tokens(parts, run, tool)
+    ctx = context_of(parts, run, row.ref, row.attempt, transcript, tokens=tokens)
     return await look_into(tool, ctx, transcript.args[row.ref], why=why)
 
 
@@ -269,6 +278,19 @@ def _strand_of(run: Run, transcript: Transcript | None, ref: str) -> str:
     return e.MAIN if command is None else command[1]
 
 
+async def _tokens(parts: Parts, run: Run, tool: Tool | None) -> Tokens:
+    """Get what a tool acts for a person with; nothing if there is nothing to be had now."""
+    needed = None if tool is None else tool.sign_in
+    if needed is None or parts.gate.sign_ins is None:
+        return Tokens()
+    try:
+        token = await parts.gate.sign_ins.token(run, needed)
+    except SaysoError:
+        # Raised from here it would leave a call in doubt that was never sent.
+        token = None
+    return Tokens() if token is None else Tokens({needed.provider: token})
+
+
 def context_of(
     parts: Parts,
     run: Run,
@@ -277,6 +299,7 @@ def context_of(
     transcript: Transcript | None = None,
     *,
     body: DurableBody | None = None,
+    tokens: Tokens | None = None,
 ) -> Context:
     """Gather what a tool is told of its call."""
     strand = _strand_of(run, transcript, ref)
@@ -296,4 +319,5 @@ def context_of(
         body=body,
         moves=[],
         data=None if log is None else log.data,
+        tokens=Tokens() if tokens is None else tokens,
     )

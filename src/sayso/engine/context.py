@@ -23,7 +23,7 @@ from sayso.domain.question import Question
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
 from sayso.engine.form import make_form_question
-from sayso.errors import BadAwait, BadValue, NotAnswered
+from sayso.errors import BadAwait, BadValue, NotAnswered, SignInFailed
 
 
 class Wanted(Value, frozen=True, kw_only=True):
@@ -68,6 +68,19 @@ class Body(Protocol):
         ...
 
 
+class Tokens(dict[str, str]):
+    """Access tokens by provider. They are given to whoever asks for one, and shown to nobody."""
+
+    def __repr__(self) -> str:
+        return f"Tokens({', '.join(self)})"
+
+    def __missing__(self, provider: str) -> str:
+        raise SignInFailed(
+            f"there is no token of {provider!r}: the tool names it with @tool(sign_in=...), and "
+            "whoever started the run has to be signed in there still"
+        )
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool is told of its call. A parameter annotated with this is filled in by Sayso.
 
@@ -96,8 +109,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What the call changes in its run beside its outcome; it counts only if the call returns."""
     data: bytes | None = None
     """What the agent keeps of the strand."""
-    tokens: dict[str, str] = {}
-    """Access tokens of the providers that the tool signs in at."""
+    tokens: Tokens = msgspec.field(default_factory=Tokens)
+    """Access tokens of the providers that the tool signs in at. Use one inside a step rather than
+    as an argument of it: by the time the body goes on, it may be another one.
+    """
 
     async def step(
         self, name: str, fn: Callable[..., Any], *args: Any, effect: str = "once"

@@ -17,6 +17,7 @@ from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.digest import call_digest, decode_value, suspension_digest
 from sayso.domain.hold import (
+    SIGN_INS,
     VERDICT_WORDS,
     Answered,
     Approved,
@@ -79,6 +80,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     channel: str = "library"
     whole: bool = False
     """Whether it decides all of a suspension."""
+    signed_in: bool = False
+    """Whether whoever decides has signed in where the hold asks them to."""
 
     @property
     def edits(self) -> bool:
@@ -238,7 +241,7 @@ class Decider:
             verdict = Approved()
             if not may_decide(resolve_approvers(edit.ruling, run.by), request.by):
                 return found  # Edited into something that somebody else must decide.
-        return found + settling.settle(
+        found += settling.settle(
             run,
             n,
             verdict,
@@ -250,6 +253,9 @@ class Decider:
             note=request.note,
             whole=request.whole,
         )
+        if not request.signed_in:
+            _check_sign_in(run, n, verdict)
+        return found
 
     async def _edit(self, run_id: str, ns: Sequence[int], request: Decide) -> _Edit | None:
         """Validate edited arguments, and rule on them as on any others."""
@@ -302,7 +308,7 @@ class Decider:
         for n in ns:
             found = await self._found(run_id, n)
             if found.row.status != "open":
-                return _stands(found, by)
+                return what_stands(found, by)
         return ConditionFailed("the hold's time is nearly up, and clocks disagree; try again")
 
     async def _found(self, run_id: str, n: int) -> HoldFound:
@@ -312,7 +318,8 @@ class Decider:
         return found
 
 
-def _stands(found: HoldFound, by: Principal) -> Exception:
+def what_stands(found: HoldFound, by: Principal) -> Exception:
+    """Say why a hold that is not open cannot be decided."""
     row = found.row
     name = hold_id(row.run_id, row.n)
     if not may_decide(row.who, by, row.kind):
@@ -324,6 +331,17 @@ def _stands(found: HoldFound, by: Principal) -> Exception:
     when = datetime.fromtimestamp(decision.at / 1000, UTC).isoformat(timespec="seconds")
     said = f"{name!r} is decided already: {decision.word} by {decision.by} at {when}"
     return AlreadyDecided(said, decision=decision)
+
+
+def _check_sign_in(run: Run, n: int, verdict: Verdict) -> None:
+    hold = run.hold(n)
+    if hold is not None and hold.kind in SIGN_INS and isinstance(verdict, Approved):
+        name = hold_id(run.id, n)
+        raise WrongVerdict(
+            f"{name!r} asks for a sign-in, which nobody can say yes to: send "
+            f"{name_approvers(hold.approvers)} to app.sign_in_url({name!r}, by=...), or use "
+            "reject('why')"
+        )
 
 
 def _place(prefix: str, name: str) -> tuple[str, int]:

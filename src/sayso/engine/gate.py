@@ -37,7 +37,7 @@ from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.thread import in_thread
-from sayso.errors import BadValue
+from sayso.errors import BadValue, SignInFailed
 
 PATIENCE_S = 5.0
 """How long `check_for_intervention` may take before the answer is: ask a person."""
@@ -67,7 +67,14 @@ class SignIns(Protocol):
     """Knows who is signed in where."""
 
     async def missing(self, run: Run, needed: SignIn) -> Wanted | None:
-        """Say what whoever started the run is asked before a call can act for them."""
+        """Say what whoever started the run is asked before a call can act for them.
+
+        `SignInFailed` if asking would not help.
+        """
+        ...
+
+    async def token(self, run: Run, needed: SignIn) -> str | None:
+        """Give an access token that is good now; None if somebody has to be asked first."""
         ...
 
 
@@ -153,6 +160,8 @@ class Gate:
             request = await self._before_start(run, tool, call.ref, call.digest, args)
         except BadValue as error:
             return Admitted(call=call, outcome=Failed(error="BadArguments", message=str(error)))
+        except SignInFailed as error:
+            return Admitted(call=call, outcome=Failed(error="SignInFailed", message=str(error)))
         return Admitted(call=call, request=request)
 
     async def _before_start(
@@ -162,7 +171,7 @@ class Gate:
         wanted = None
         if tool.sign_in is not None:
             if self.sign_ins is None:
-                raise BadValue(f"nobody can sign in at {tool.sign_in.provider!r} here")
+                raise SignInFailed(f"nobody can sign in at {tool.sign_in.provider!r} here")
             wanted = await self.sign_ins.missing(run, tool.sign_in)
         if wanted is not None:
             return HoldRequest(
@@ -237,6 +246,8 @@ class Gate:
             request = await self._before_start(run, tool, row.ref, row.digest, args)
         except BadValue as error:
             return Checked(outcome=Failed(error="BadArguments", message=str(error)))
+        except SignInFailed as error:
+            return Checked(outcome=Failed(error="SignInFailed", message=str(error)))
         return Checked(args=args, request=request)
 
     async def rule(
