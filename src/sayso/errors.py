@@ -21,6 +21,7 @@
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
     |   +-- CannotUndo          the decision is effective, or there is none
+    |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
@@ -51,6 +52,7 @@
     |   +-- BadAwait            it waited where a body cannot wait
     |   +-- BodyGone            the body does not count any more: it goes on elsewhere, or never
     +-- ModelFailed             the model gave no usable answer
+    +-- CannotGoOn              the run has used up what it may: turns, plans
     +-- SignInFailed            a provider gave no token, or none that can be used
     +-- WaitTimeout             the wait is over, the run is not
 
@@ -157,6 +159,13 @@ class ThreadBusy(Refused):
 
 class CannotUndo(Refused):
     """There is no decision that could still be undone."""
+
+
+class BadExport(Refused):
+    """The exported run cannot be taken."""
+
+    reason: Literal["format", "version", "signature", "size", "chain", "part"]
+    """Which check it did not pass; `part`: it is not a whole run."""
 
 
 class BadState(Refused):
@@ -294,6 +303,10 @@ class ModelFailed(SaysoError):
     retryable: bool = False
     retry_after_ms: int | None = None
     """How long its provider asks to be left alone."""
+
+
+class CannotGoOn(SaysoError):
+    """The run has used up what it may, and fails."""
 
 
 class SignInFailed(SaysoError):

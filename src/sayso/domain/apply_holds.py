@@ -23,7 +23,7 @@ from sayso.domain.hold import (
 from sayso.domain.policy import Require, unenforced
 from sayso.domain.run import CallRow, Refusal, Run, with_call, with_hold
 from sayso.domain.standing import equal_refusal, says_yes
-from sayso.domain.value import CLOCK, Principal
+from sayso.domain.value import CLOCK, SAYSO, Principal
 from sayso.errors import IllegalEvent
 
 _S = CallState
@@ -159,7 +159,9 @@ def decision_undone(run: Run, event: e.DecisionUndone) -> Run:
     hold = run.hold(event.hold)
     if hold is None or hold.decision is None:
         raise IllegalEvent(f"hold {event.hold} has no decision to undo")
-    if event.by != hold.decision.by or event.at >= hold.decision.effective_at:
+    own = event.by == hold.decision.by and event.at < hold.decision.effective_at
+    # What was decided elsewhere and did not count there yet does not begin to count here.
+    if not own and event.by != SAYSO:
         raise IllegalEvent("a decision is undone by whoever made it, before it is effective")
     return with_hold(run, replace(hold, decision=None))
 

@@ -309,6 +309,10 @@ class RunAdopted(Event, frozen=True, kw_only=True, tag="run.adopted.1"):
     at: int
     source: str
     """What it was exported from, and when, as its export says."""
+    head: str = ""
+    """The hash of its last entry there."""
+    times: tuple[int, ...] = ()
+    """When each of its entries before this one was committed there; here, all were at once."""
 
 
 class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):

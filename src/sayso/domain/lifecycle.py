@@ -62,7 +62,7 @@ LEGAL: dict[type[e.Event], frozenset[Status]] = {
     e.LateResult: frozenset(TRANSITIONS),
     e.CancelRequested: OPEN,
     e.RunTakenOver: _RUNNING,
-    e.RunAdopted: OPEN,
+    e.RunAdopted: frozenset(TRANSITIONS),
     e.RunSuspended: frozenset({Status.SUSPENDED}),
     e.RunResumed: _RUNNING,
     e.RunCompleted: _RUNNING,

@@ -23,7 +23,7 @@ from sayso.domain.value import Principal
 from sayso.engine.cascade import cancel_children
 from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.ids import check_run_id, is_run_id, new_id
-from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
+from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
 from sayso.engine.ports import AskedCall, Driver
 from sayso.engine.worker import Worker
@@ -84,15 +84,14 @@ class Desk:
             raise _unknown_agent(request.agent, self._parts.drivers)
         _check(request)
         metadata = None if request.metadata is None else encode_value(request.metadata)
-        key = idempotency_key(
+        key = start_key(
             request.project,
             request.key,
-            "start",
-            request.agent,
-            request.input,
-            str(request.by),
-            request.thread or "",
-            metadata or b"",
+            agent=request.agent,
+            input=request.input,
+            by=request.by,
+            thread=request.thread or "",
+            metadata=metadata,
         )
         if key is not None and (run_id := await self._started(key)) is not None:
             return run_id

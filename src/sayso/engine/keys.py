@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sayso.domain.digest import request_digest
+from sayso.domain.value import Principal
 from sayso.errors import BadValue, KeyReused
 from sayso.store.base import Key, Store
 
@@ -17,6 +18,21 @@ def idempotency_key(project: str, key: str | None, *parts: str | bytes) -> Key |
     if not key:
         raise BadValue("an empty key is no key: leave it out")
     return Key(project=project, key=key, digest=request_digest(*parts))
+
+
+def start_key(
+    project: str,
+    key: str | None,
+    *,
+    agent: str,
+    input: str,
+    by: Principal,
+    thread: str,
+    metadata: bytes | None,
+) -> Key | None:
+    """Bind a key to the start of a run; None if there is none."""
+    parts = ("start", agent, input, str(by), thread, metadata or b"")
+    return idempotency_key(project, key, *parts)
 
 
 async def is_retry(store: Store, key: Key) -> bool:

@@ -29,6 +29,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
+from sayso.engine.sent import Part, Sent, Written
 from sayso.engine.write import make_write
 from sayso.errors import (
     BadValue,
@@ -51,36 +52,6 @@ Begins = Callable[[Run, Sequence[e.Event]], Sequence[e.RunStarted]]
 """Gives the runs that begin with these events, which have left a run like this."""
 Takes = Callable[[str], str]
 """Gives the worker that would take a run of an agent on right now, or nothing."""
-
-
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write did: the run after it, and the events that were appended (none: no need)."""
-
-    run: Run
-    owner: str
-    events: tuple[e.Event, ...] = ()
-    at: int = 0
-
-
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What an append does to one run."""
-
-    live: Live
-    run: Run
-    events: tuple[e.Event, ...]
-    owner: str
-    write: Write
-    quiet: bool = False
-
-
-class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An append under way, and what it comes to for each run; the first is the one it is for."""
-
-    parts: tuple[_Part, ...]
-    answer: asyncio.Future[Appended]
-    """The store's. Nobody awaits it: whoever goes away would take it along."""
-    landed: asyncio.Future[None]
-    """Done after the answer, once that was taken note of."""
 
 
 class _AboveNeeded(Exception):
@@ -129,12 +100,22 @@ class Ledger:
         run = part.run
         if not run.previous:
             part.live.transcript = Transcript(run.id)
-        if await self._landed(self._hand_over(part)) is None:
-            if await self.store.load(event.run) is None:
-                # The append was lost with its answer. It may still come: do not send it again.
-                raise CommitUnknown
-            raise RunExists(f"the run {event.run!r} exists already")
+        await self._create(part)
         return run
+
+    async def adopt(self, *runs: tuple[Run, Write]) -> None:
+        """Create runs with their whole journals, all or none. `RunExists` if an id is taken."""
+        lives = [(Live(run, owner="", last=b""), write) for run, write in runs]
+        await self._create(*[Part(live=one, run=one.run, write=write) for one, write in lives])
+
+    async def _create(self, *parts: Part) -> None:
+        if await self._landed(self._hand_over(*parts)) is not None:
+            return
+        for part in parts:
+            if await self.store.load(part.run.id) is not None:
+                raise RunExists(f"the run {part.run.id!r} exists already")
+        # The append was lost with its answer. It may still come: do not send it again.
+        raise CommitUnknown
 
     async def write(
         self,
@@ -178,7 +159,7 @@ class Ledger:
             begins=begins,
         )
         live = self._lives.get(run_id)
-        sent: _Sent | None = None
+        sent: Sent | None = None
         if live is not None and not live.stale:
             try:
                 sent = send(live)
@@ -194,7 +175,7 @@ class Ledger:
         self._drop(run_id)
         steps = take_steps(live.run, (event,))
         write = make_write(live.last, steps, owner=event.worker, owner_was=event.before)
-        part = _Part(
+        part = Part(
             live=live, run=steps[-1].after, events=(event,), owner=event.worker, write=write
         )
         return await self._landed(self._hand_over(part))
@@ -207,7 +188,7 @@ class Ledger:
         self._drop(run_id)
         steps = take_steps(live.run, (event,))
         write = msgspec.structs.replace(make_write(live.last, steps), redacts=(event.entry,))
-        part = _Part(live=live, run=steps[-1].after, events=(event,), owner="", write=write)
+        part = Part(live=live, run=steps[-1].after, events=(event,), owner="", write=write)
         if await self._landed(self._hand_over(part)) is None:
             raise StaleRun
 
@@ -278,7 +259,7 @@ class Ledger:
         return live.transcript
 
     async def _finish(
-        self, run_id: str, send: Callable[..., _Sent | None], sent: _Sent | None
+        self, run_id: str, send: Callable[..., Sent | None], sent: Sent | None
     ) -> Written:
         above: list[Live] = []
         for _ in range(TRIES_MAX):
@@ -309,7 +290,7 @@ class Ledger:
                 await live.idle.wait()
         raise StaleRun(f"{run_id!r} was written to by others {TRIES_MAX} times in a row")
 
-    async def _landed(self, sent: _Sent) -> Written | None:
+    async def _landed(self, sent: Sent) -> Written | None:
         """Wait for an append; None if somebody else was first and the verb must run again."""
         try:
             await sent.landed
@@ -326,7 +307,7 @@ class Ledger:
         first = sent.parts[0]
         return Written(run=first.run, owner=first.owner, events=first.events, at=answer.at)
 
-    def _answered(self, sent: _Sent, answer: asyncio.Future[Appended]) -> None:
+    def _answered(self, sent: Sent, answer: asyncio.Future[Appended]) -> None:
         """Take note of an answer, whether or not anybody still waits for it."""
         if not sent.landed.done():
             sent.landed.set_result(None)
@@ -352,7 +333,7 @@ class Ledger:
         owned_by: str | None,
         quiet: bool,
         begins: Begins | None,
-    ) -> _Sent | None:
+    ) -> Sent | None:
         """Run a verb and hand its append over, with no await in between."""
         if owned_by is not None and live.owner != owned_by:
             return None
@@ -374,7 +355,7 @@ class Ledger:
         parts += [self._first_part(child) for child in children]
         return self._hand_over(*parts)
 
-    def _news(self, part: _Part, above: Run) -> Sequence[e.Event]:
+    def _news(self, part: Part, above: Run) -> Sequence[e.Event]:
         """Say what the end of a run does to the one that waits for it."""
         run = part.run
         return settling.settle_child(
@@ -386,12 +367,12 @@ class Ledger:
             turns=run.turns + run.spent,
         )
 
-    def _first_part(self, event: e.RunStarted, worker: str = "", key: Key | None = None) -> _Part:
+    def _first_part(self, event: e.RunStarted, worker: str = "", key: Key | None = None) -> Part:
         """Make the first entry of a run."""
         steps = take_steps(None, (event,))
         live = Live(steps[0].after, owner=worker, last=b"")
         write = make_write(b"", steps, owner=worker, key=key)
-        return _Part(live=live, run=live.run, events=(event,), owner=worker, write=write)
+        return Part(live=live, run=live.run, events=(event,), owner=worker, write=write)
 
     def _part(
         self,
@@ -402,7 +383,7 @@ class Ledger:
         key: Key | None = None,
         owned_by: str | None = None,
         quiet: bool = False,
-    ) -> _Part:
+    ) -> Part:
         """Say what events do to a run: the end or the change of status that they bring included."""
         before = live.run
         steps = take_steps(before, events)
@@ -412,7 +393,7 @@ class Ledger:
         owner_was = "" if owner else owned_by
         write = make_write(live.last, steps, owner=owner, owner_was=owner_was, key=key)
         owner = live.owner if owner is None else owner
-        return _Part(
+        return Part(
             live=live,
             run=after,
             events=tuple(step.event for step in steps),
@@ -421,9 +402,9 @@ class Ledger:
             quiet=quiet,
         )
 
-    def _hand_over(self, *parts: _Part) -> _Sent:
+    def _hand_over(self, *parts: Part) -> Sent:
         """Give an append to the store; its runs in memory are from now on what they will be."""
-        sent = _Sent(
+        sent = Sent(
             parts=parts,
             answer=asyncio.ensure_future(self.store.append(*[part.write for part in parts])),
             landed=asyncio.get_running_loop().create_future(),

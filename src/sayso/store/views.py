@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
@@ -11,6 +14,7 @@ from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
+from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.policy import Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
@@ -72,6 +76,37 @@ class HoldView(Value, frozen=True, kw_only=True):
         return decode_value(bytes(self.ask.metadata))
 
 
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of holds: iterate it; `next` is where the next page goes on, None at the end."""
+
+    items: tuple[HoldView, ...]
+    next: str | None
+
+    def __iter__(self) -> Iterator[HoldView]:  # type: ignore[override]
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> HoldView:
+        return self.items[index]
+
+
+class ItemView(Value, frozen=True, kw_only=True):
+    """An item of a run's plan."""
+
+    id: str
+    task: str
+    after: tuple[str, ...]
+    """The items whose results it builds on."""
+    status: ItemStatus
+    """`waiting`: nothing of it goes on until somebody has decided."""
+    result: Any = None
+    error: str | None = None
+    holds: tuple[str, ...] = ()
+    """The ids of what it asks."""
+
+
 class RunView(Value, frozen=True, kw_only=True):
     """A run, as of its last committed entry."""
 
@@ -93,6 +128,8 @@ class RunView(Value, frozen=True, kw_only=True):
     """Who works on it right now."""
     late: tuple[e.LateResult, ...] = ()
     """Results that came after their attempt had been given up."""
+    plan: tuple[ItemView, ...] = ()
+    """What a planner is to do, and how far it has come."""
 
     @property
     def final(self) -> bool:
@@ -175,6 +212,27 @@ def _args(found: HoldFound) -> bytes | None:
     return next((bytes(call.args) for call in calls if call.ref == found.row.call), None)
 
 
+def _plan(run: Run, transcript: Transcript) -> tuple[ItemView, ...]:
+    plan = plan_of(transcript)
+    if plan is None:
+        return ()
+    return tuple([_item(run, one) for one in progress(plan, run, transcript)])
+
+
+def _item(run: Run, one: Progress) -> ItemView:
+    strand = run.strand(one.strand)
+    asking = {call.ref for call in strand.calls} if strand is not None else set[str]()
+    return ItemView(
+        id=one.item.id,
+        task=one.item.task,
+        after=one.item.after,
+        status=one.status,
+        result=None if one.result is None else decode_value(one.result),
+        error=one.error or None,
+        holds=tuple([hold_id(run.id, hold.n) for hold in run.holds if hold.call in asking]),
+    )
+
+
 def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldView, ...]) -> RunView:
     """Make a view of a run."""
     output = transcript.output
@@ -194,4 +252,5 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
         cancelling=bool(run.ending) and not run.final,
         worker=row.owner or None,
         late=tuple(transcript.late),
+        plan=_plan(run, transcript),
     )

@@ -1,0 +1,130 @@
+"""How a run that comes from another store is taken in: the verb `adopt`.
+
+Rule 1: whatever was allowed elsewhere and has not happened yet is asked again here, because it may
+have happened there since; whatever was under way there is in doubt.
+Rule 2: silence is not the new decision that this takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from sayso.domain import bodies
+from sayso.domain import events as e
+from sayso.domain.call import CallState, Effect
+from sayso.domain.hold import Approval, InDoubt
+from sayso.domain.policy import Require
+from sayso.domain.run import CallRow, Run
+from sayso.domain.settling import Draft
+from sayso.domain.value import SAYSO
+from sayso.domain.verbs import HoldRequest, doubt_call, open_holds, unsilenced
+
+ASKED_AGAIN = "Asked again: it was approved elsewhere before the run was adopted here."
+UNDER_WAY = "it was under way elsewhere when the run was adopted here"
+
+
+class Lore:
+    """What a journal says of its calls that the state of its run does not keep."""
+
+    def __init__(self, events: Iterable[e.Event]) -> None:
+        self.effects: dict[str, str] = {}
+        """The effect of the step that each body came to last."""
+        self.rulings: dict[str, Require] = {}
+        """By whom it was last decided whether each call may start."""
+        self.asked: dict[str, e.HoldOpened] = {}
+        self._holds: dict[int, e.HoldOpened] = {}
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: e.Event) -> None:
+        match event:
+            case e.StepStarted():
+                self.effects[event.call] = event.effect
+            case e.HoldOpened(then="start"):
+                self._holds[event.hold] = event
+                # A sign-in counts only where nobody was asked about the call itself.
+                if isinstance(event.ask, Approval | InDoubt) or event.call not in self.asked:
+                    self.asked[event.call] = event
+                    self.rulings[event.call] = event.ruling
+            case e.HoldRevised():
+                self.rulings[self._holds[event.hold].call] = event.ruling
+            case _:
+                pass
+
+
+def adopt(
+    run: Run,
+    lore: Lore,
+    adopted: e.RunAdopted,
+    *,
+    durable: Collection[str] = (),
+    doubts: Mapping[str, Require] | None = None,
+) -> list[e.Event]:
+    """Take in a run that is at its journal's end: say so, and put all that could start anything
+    under quarantine. A finished one only says so.
+
+    `durable` are the calls whose tool's body goes on from the journal, `doubts` says whom to ask
+    about those in doubt; without it, whoever was asked whether they may start.
+    """
+    draft = Draft(run)
+    draft.add(adopted)
+    if run.final:
+        return draft.events
+    now = adopted.at
+    for hold in run.holds:
+        if hold.decision is not None:
+            draft.add(e.DecisionUndone(hold=hold.n, by=SAYSO, at=now))
+    for row in run.calls(CallState.STARTED):
+        ruling = (doubts or {}).get(row.ref) or _doubt_ruling(lore, row)
+        body = bool(row.step) or row.ref in durable
+        draft.add(*_under_way(draft.run, row, lore, ruling, now, body=body))
+    groups = [(strand.calls, strand.resolve) for strand in run.strands]
+    groups += [((row,), "each") for row in run.commands]
+    for rows, resolve in groups:
+        approved = [row for row in rows if row.state is CallState.APPROVED]
+        draft.add(*_ask_again(draft.run, approved, lore, now, resolve=resolve))
+    return draft.events
+
+
+def _under_way(
+    run: Run, row: CallRow, lore: Lore, ruling: Require, now: int, *, body: bool
+) -> list[e.Event]:
+    ref, attempt = row.ref, row.attempt
+    if not body:
+        return doubt_call(run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, now=now)
+    if row.stepping and lore.effects[ref] == Effect.ONCE:
+        return bodies.doubt_step(
+            run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, digest=row.digest, now=now
+        )
+    return bodies.park(run, ref, attempt=attempt, why=UNDER_WAY, again=True)
+
+
+def _ask_again(
+    run: Run, rows: Sequence[CallRow], lore: Lore, now: int, *, resolve: str
+) -> list[e.Event]:
+    requests = [
+        HoldRequest(
+            ref=row.ref,
+            ruling=_again(lore, row),
+            policy_version=lore.asked[row.ref].policy_version,
+            duplicate_of=lore.asked[row.ref].duplicate_of,
+        )
+        for row in rows
+    ]
+    # The latest question is the only one that is left of those before it.
+    way = resolve if resolve == "together" else "each"
+    return open_holds(run, requests, now=now, resolve=way)
+
+
+def _again(lore: Lore, row: CallRow) -> Require:
+    ruling = replace(unsilenced(lore.rulings[row.ref]), why=ASKED_AGAIN)
+    about_doubt = isinstance(lore.asked[row.ref].ask, InDoubt)
+    return replace(ruling, title="") if about_doubt else ruling
+
+
+def _doubt_ruling(lore: Lore, row: CallRow) -> Require:
+    before = lore.rulings.get(row.ref, Require())
+    title = f"Did {row.tool} happen?"
+    return Require(approvers=before.approvers, risk=before.risk, title=title, editable=False)

@@ -1,0 +1,43 @@
+"""What an append comes to for each of its runs, while it is under way and afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from sayso.domain import events as e
+from sayso.domain.run import Run
+from sayso.engine.live import Live
+from sayso.store.base import Appended, Write
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write did: the run after it, and the events that were appended (none: no need)."""
+
+    run: Run
+    owner: str
+    events: tuple[e.Event, ...] = ()
+    at: int = 0
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append does to one run."""
+
+    live: Live
+    run: Run
+    write: Write
+    events: tuple[e.Event, ...] = ()
+    """Without those of a run that comes from elsewhere: nobody here waits for them."""
+    owner: str = ""
+    quiet: bool = False
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An append under way, and what it comes to for each run; the first is the one it is for."""
+
+    parts: tuple[Part, ...]
+    answer: asyncio.Future[Appended]
+    """The store's. Nobody awaits it: whoever goes away would take it along."""
+    landed: asyncio.Future[None]
+    """Done after the answer, once that was taken note of."""
