@@ -58,8 +58,8 @@ class Agent(OneStrand):
         self.name = name
         self.version = _text(name, "version", version)
         self.instructions = _text(name, "instructions", instructions)
-        self.turns_max = _count(name, "turns_max", turns_max)
-        self.model_tries_max = _count(name, "model_tries_max", model_tries_max)
+        self.turns_max = read_count(name, "turns_max", turns_max)
+        self.model_tries_max = read_count(name, "model_tries_max", model_tries_max)
         self.check_for_intervention = _check(name, check_for_intervention)
         self._offered = _by_name(name, tools)
         self.commands: Mapping[str, Tool] = MappingProxyType(_by_name(name, commands))
@@ -109,7 +109,7 @@ class Agent(OneStrand):
         try:
             if self._output_kind is None:
                 return Reading(output=encode_value(answer.text))
-            return Reading(output=self._out.freeze(_unfenced(answer.text)))
+            return Reading(output=self._out.freeze(unfenced(answer.text)))
         except BadValue as error:
             return Reading(complaint=f"Your answer cannot be used: {error}")
 
@@ -197,13 +197,15 @@ def _text(agent: str, field: str, value: Any) -> str:
     return value
 
 
-def _count(agent: str, field: str, value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise BadAgent(f"{field} of the agent {agent!r} is a number from 1 on, not {value!r}")
+def read_count(agent: str, field: str, value: Any, *, least: int = 1) -> int:
+    """Read a bound, or refuse what is none."""
+    if type(value) is not int or value < least:
+        raise BadAgent(f"{field} of the agent {agent!r} is a number from {least} on, not {value!r}")
     return value
 
 
-def _unfenced(text: str) -> str:
+def unfenced(text: str) -> str:
+    """Find the JSON in an answer."""
     # Many models fence their JSON however firmly they are told not to.
     text = text.strip()
     found = None if text.startswith(("{", "[", '"')) else _FENCE.search(text)

@@ -29,12 +29,19 @@ def status_of(run: Run) -> Status:
 def has_work(run: Run) -> bool:
     """Tell whether something is executing, could start or go on, or is due a turn."""
     for strand in run.strands:
-        if strand_due(run, strand):
+        if going_on(run, strand):
             return True
-        for call in strand.calls:
-            if call.state in _GOING:
-                return True
-    return bool(run.commands and run.calls(*_GOING)) or bool(startable(run))
+    return bool(run.commands and (run.calls(*_GOING) or startable(run)))
+
+
+def going_on(run: Run, strand: Strand) -> bool:
+    """Tell whether something of a strand is executing, could start or go on, or is due a turn."""
+    if strand_due(run, strand):
+        return True
+    for call in strand.calls:
+        if call.state in _GOING:
+            return True
+    return not run.ending and bool(_startable(strand))
 
 
 def strand_due(run: Run, strand: Strand) -> bool:

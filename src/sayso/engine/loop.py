@@ -37,7 +37,7 @@ from sayso.engine.parts import Parts
 from sayso.engine.ports import Scene
 from sayso.engine.proposal import Proposal
 from sayso.engine.turn import propose_turn
-from sayso.errors import ModelFailed, StoreClosed, StoreError, describe
+from sayso.errors import CannotGoOn, ModelFailed, StoreClosed, StoreError, describe
 
 log = logging.getLogger("sayso")
 
@@ -199,6 +199,8 @@ class RunLoop:
                 await self._take(proposal, group)
         except ModelFailed as error:
             await self._failed(name, f"the model failed: {error}")
+        except CannotGoOn as error:
+            await self._fail(str(error))
         finally:
             del self._turns[name]
 

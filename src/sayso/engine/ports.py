@@ -231,7 +231,10 @@ class Driver(Protocol):
         ...
 
     def next(self, scene: Scene, strand: str) -> Prompt | Change:
-        """Say what a strand that is due a turn asks the model, or does instead."""
+        """Say what a strand that is due a turn asks the model, or does instead.
+
+        Raise `CannotGoOn` to let the run fail.
+        """
         ...
 
     def read(self, scene: Scene, strand: str, answer: Answer) -> Reading:

@@ -21,13 +21,15 @@ from sayso.engine.ledger import Verb
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Answer, AskedCall, Change, Driver, Prompt, Reading, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import ModelFailed
+from sayso.errors import CannotGoOn, ModelFailed
 
 log = logging.getLogger("sayso")
 
 
 async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Proposal | None:
-    """Take the turn that a strand is due; None if it is not. Raise `ModelFailed` for no answer."""
+    """Take the turn that a strand is due; None if it is not. Raise `ModelFailed` for no answer, and
+    `CannotGoOn` if the run has used up its turns.
+    """
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     strand = run.strand(name)
@@ -39,9 +41,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     tick = parts.store.tick()
     if not isinstance(prompt, Prompt):
         return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
-    turns_max = run.turns_max or driver.turns_max
-    if run.turns + run.spent >= turns_max:
-        raise ModelFailed(f"the run took {turns_max} turns without coming to an end")
+    _check_turns(run, driver)
     seen = transcript.seq
     answer = await _ask(parts, run_id, driver, prompt, run.turns + 1)
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
@@ -81,6 +81,8 @@ class _Turn:
         strand = run.strand(self._before.name)
         if strand is None or strand.turn != self._before.turn or not strand_due(run, strand):
             return []  # The run has moved on without it.
+        # Other strands may have taken the last ones while this one waited for its model.
+        _check_turns(run, self._driver)
         number = run.turns + 1
         calls = [
             msgspec.structs.replace(one.call, ref=f"{number}.{index}")
@@ -157,6 +159,12 @@ class _Turn:
                 return []
             draft.add(*verbs.complete(draft.run, reading.output))
         return draft.events
+
+
+def _check_turns(run: Run, driver: Driver) -> None:
+    turns_max = run.turns_max or driver.turns_max
+    if run.turns + run.spent >= turns_max:
+        raise CannotGoOn(f"the run took {turns_max} turns without coming to an end")
 
 
 def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
