@@ -285,6 +285,13 @@ VARIANTS: dict[str, e.AnyEvent] = {
         hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
     ),
     "hold.settled.1-sealed": settled(Answered(value=msgspec.Raw(b'"***"'), sealed="c2VhbGVk")),
+    "run.adopted.1-times": e.RunAdopted(
+        by=WHO,
+        at=1_700_000_000_000,
+        source="run_1 of acme, on Monday",
+        head="f" * 64,
+        times=(1_600_000_000_000, 1_600_000_000_001),
+    ),
     "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
 }
 """The other kinds of value that an event of the same tag may carry."""

@@ -26,10 +26,11 @@ from sayso.domain.hold import (
 from sayso.domain.lifecycle import apply
 from sayso.domain.policy import Require
 from sayso.domain.run import Run
-from sayso.domain.value import CLOCK, Principal
+from sayso.domain.value import CLOCK, SAYSO, Principal
 from sayso.errors import NotAllowed, WrongVerdict
 
 from .build import (
+    ANN,
     APPROVE,
     EXTERNAL,
     MIRA,
@@ -195,3 +196,12 @@ def test_a_run_that_came_from_elsewhere_says_so_and_is_as_it_was(run: Run):
     event = e.RunAdopted(by=MIRA, at=NOW, source="elsewhere")
 
     assert apply(run, event) == replace(run, seq=run.seq + 1)
+
+
+def test_what_was_decided_elsewhere_and_did_not_count_there_is_undone_here():
+    run = decided(held("d"), 1, APPROVE, undo_ms=5000)
+    undone = e.DecisionUndone(hold=1, by=SAYSO, at=NOW + 9000)
+
+    assert the_hold(apply(run, undone)).decision is None
+    for by in (ANN, BANK, CLOCK, Principal(kind="agent", id="sayso"), Principal(id="sayso")):
+        illegal(run, replace(undone, by=by), match="whoever made it")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Declined
-from sayso.domain.hold import Rejected, Withdrawn, answer
+from sayso.domain.hold import Rejected, SignIn, Withdrawn, answer
 from sayso.domain.lifecycle import apply_all
 from sayso.domain.policy import BATCHES, Require
 from sayso.domain.run import Run, Status
@@ -243,3 +243,24 @@ def test_a_turn_is_decided_one_way_and_the_next_another():
     run = commit(run, opened(run, "2.0"))
     assert able(run) == ["2.1"]
     assert replace(run.strands[0]).resolve == "each"
+
+
+def test_a_sign_in_is_nothing_that_is_decided_together():
+    run = started()
+    turn = turn_of(run, "d", "e", "f", resolve="together", siblings="hold")
+    after = apply_all(run, [turn])
+    requests = [
+        verbs.HoldRequest(ref="1.0", ruling=Require(within_ms=5000)),
+        verbs.HoldRequest(ref="1.1", ruling=Require(within_ms=10), ask=SignIn(provider="mail")),
+        verbs.HoldRequest(ref="1.2", ruling=Require()),
+    ]
+    run = commit(run, turn, *verbs.open_holds(after, requests, now=NOW, resolve="together"))
+
+    assert [hold.together for hold in run.holds] == [True, False, True]
+    assert [hold.deadline for hold in run.holds] == [NOW + 5000, NOW + 10, NOW + 5000]
+    assert [hold.suspension for hold in run.holds] == [1, 1, 1]
+    assert call(decided(run, 2, APPROVE), "1.1").state is CallState.APPROVED
+    two = commit(
+        started(), turn, *verbs.open_holds(after, requests[:2], now=NOW, resolve="together")
+    )
+    assert not any(hold.together for hold in two.holds)

@@ -10,7 +10,7 @@ from sayso.domain.call import CallState, Failed, Outcome, Returned
 from sayso.domain.hold import Answered, Errored, Rejected, Verdict, Withdrawn, answer, fail
 from sayso.domain.lifecycle import apply
 from sayso.domain.policy import Require
-from sayso.domain.run import Status
+from sayso.domain.run import Status, with_hold
 from sayso.domain.standing import status_of
 from sayso.domain.value import CLOCK, SAYSO, Principal
 from sayso.errors import NotAllowed
@@ -86,7 +86,11 @@ def test_what_the_child_decided_is_recorded_as_its_own():
 
 @pytest.mark.parametrize("by", [MIRA, SAYSO, CLOCK, CHILDS, Principal(id=CHILD)])
 def test_nobody_settles_it_but_the_end_of_the_child(by: Principal):
-    run = asking(DELEGATION, ruling=Require(approvers=("anyone", f"agent:{CHILD}")))
+    run = asking(DELEGATION)
+    assert the_hold(run).approvers == ()
+    # Not even if somebody were named.
+    named = replace(the_hold(run), approvers=("anyone", f"agent:{CHILD}"))
+    run = with_hold(run, named)
 
     for verdict in (answer(1), Rejected(), fail("x")):
         with pytest.raises(NotAllowed, match=CHILD):

@@ -110,6 +110,7 @@ def tell_stories() -> Stories:
     s.go(None, begun())
     for final in (completed(), failed(), cancelled(started())):
         s.go(final, redacted)
+        s.go(final, e.RunAdopted(by=MIRA, at=NOW, source="elsewhere"))
         s.go(final, late_result)
     for run in (timed, busy):
         edit: dict[str, Any] = {"args": b"{}", "digest": "d2", "ruling": TIMED, "by": MIRA}

@@ -352,7 +352,7 @@ class Auditor:
         return {n: pair for n, pair in found.items() if pair[0].then == "continue"}
 
 
-fars = st.sampled_from(["", "doubt", "step", "asked", "begun"])
+fars = st.sampled_from(["", "doubt", "step", "step in doubt", "asked", "blocked", "begun"])
 
 
 class Machine(RuleBasedStateMachine):
@@ -414,8 +414,12 @@ class Machine(RuleBasedStateMachine):
             self.launch({"1.0"}, wrong=False)
         if far == "doubt":
             self.lose_sight("1.0", 1, ruling, counts=True)
-        if far == "step":
+        if far in ("step", "step in doubt"):
             self.walk("1.0", 1, counts=True)
+        if far == "step in doubt":
+            self.lose_sight("1.0", 1, ruling, counts=True)
+        if far == "blocked":
+            self.stand_by("1.0", 1, ruling, counts=True)
         if far == "asked":
             self.put("1.0", 1, ["question", "approval"], ruling, counts=True)
 
@@ -442,12 +446,12 @@ class Machine(RuleBasedStateMachine):
         self.begin(far, ruling)
 
     @precondition(lambda self: self.model.holds)
-    @rule(ms=st.sampled_from([WITHIN_MS, UNDO_MS, 1]))
+    @rule(ms=st.sampled_from([1, 1, UNDO_MS, WITHIN_MS]))
     def wait(self, ms: int) -> None:
         self.now += ms
 
     @precondition(lambda self: not self.model.final)
-    @rule(supersede=st.sampled_from([False, False, True]))
+    @rule(supersede=st.sampled_from([*[False] * 9, True]))
     def say(self, supersede: bool) -> None:
         model = self.model
         reasons: dict[str, type[Refused]] = {}
@@ -626,7 +630,7 @@ class Machine(RuleBasedStateMachine):
             self.commit(events)
 
     @precondition(lambda self: self.model.turn and not self.model.final)
-    @rule(error=st.sampled_from(["", "broken"]), really=st.sampled_from([False, False, True]))
+    @rule(error=st.sampled_from(["", "broken"]), really=st.sampled_from([*[False] * 5, True]))
     def cancel(self, error: str, really: bool) -> None:
         if really:  # A run that is always cancelled early gets nowhere.
             self.model.end("failed" if error else "cancelled")
@@ -745,8 +749,10 @@ class Machine(RuleBasedStateMachine):
     def block(self, data: st.DataObject, ruling: Require) -> None:
         """A body has done what it could: somebody's answer is its outcome."""
         ref, attempt, counts = self.under_way(data)
-        if counts and self.model.calls[ref]["stepping"]:
-            return
+        if not (counts and self.model.calls[ref]["stepping"]):
+            self.stand_by(ref, attempt, ruling, counts)
+
+    def stand_by(self, ref: str, attempt: int, ruling: Require, counts: bool) -> None:
         request = verbs.HoldRequest(
             ref=ref, ruling=ruling, ask=QUESTION, then="outcome", digest="q"
         )

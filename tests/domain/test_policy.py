@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sayso.domain.policy import (
+    BATCHES,
     RISKS,
     SILENCES,
     CallFacts,
@@ -24,6 +25,7 @@ from sayso.domain.policy import (
     duration_ms,
     owner,
     require,
+    service,
     strictest,
     unenforced,
     user,
@@ -430,3 +432,45 @@ def test_whatever_a_condition_raises_asks_a_person_but_an_interrupt_goes_through
     assert isinstance(Rule("pay", when=panic).on(facts), Require)
     with pytest.raises(KeyboardInterrupt):
         Rule("pay", when=interrupt).on(facts)
+
+
+def test_a_service_may_be_named_only_for_what_happens_outside():
+    assert require(approvers=[service("bank")], outside=True).approvers == ("service:bank",)
+    assert require(approvers=[user("ann")], outside=True).approvers == ("user:ann",)
+    for outside in (False, True):
+        for one in ("agent:bank", "service:", "bank", "clock:clock"):
+            with pytest.raises(BadPolicy, match="not an approver"):
+                require(approvers=[one], outside=outside)
+    with pytest.raises(BadPolicy, match="not an approver"):
+        require(approvers=[service("bank")])
+    with pytest.raises(BadPolicy, match="not an approver"):
+        Rule("pay", approvers=[service("bank")])
+
+
+@pytest.mark.parametrize("resolve", ["", "each", "together", "latest", "all"])
+@pytest.mark.parametrize("siblings", ["", "run", "halt", "hold", "in_order", "stop"])
+def test_only_what_works_is_a_way_to_decide_a_turn(resolve: str, siblings: str):
+    if (resolve or "each", siblings or "run") in BATCHES:
+        made = require(resolve=resolve, siblings=siblings)
+        assert (made.resolve, made.siblings) == (resolve, siblings)
+        ruling = Rule("pay", resolve=resolve, siblings=siblings).ruling
+        assert isinstance(ruling, Require)
+        assert (ruling.resolve, ruling.siblings) == (resolve, siblings)
+    else:
+        with pytest.raises(BadPolicy, match="use one of"):
+            require(resolve=resolve, siblings=siblings)
+
+
+WAYS = [("", ""), ("", "in_order"), ("together", ""), ("together", "hold"), ("latest", "run")]
+
+
+@pytest.mark.parametrize("one", WAYS)
+@pytest.mark.parametrize("two", WAYS)
+def test_two_rules_never_make_a_way_that_does_not_work(one: tuple[str, str], two: tuple[str, str]):
+    rulings = [require(resolve=resolve, siblings=siblings) for resolve, siblings in (one, two)]
+
+    both = strictest(*rulings)
+
+    assert isinstance(both, Require)
+    assert (both.resolve, both.siblings) == (two if any(two) else one)
+    assert (both.resolve or "each", both.siblings or "run") in BATCHES

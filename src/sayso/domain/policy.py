@@ -319,6 +319,8 @@ def _both(one: Require, two: Require) -> Ruling:
     withins = [ms for ms in (one.within_ms, two.within_ms) if ms is not None]
     silences = {one.on_silence, two.on_silence}
     silence = next((s for s in ("fail", "cancel") if s in silences), "reject")
+    # Both of one of them: half of each may be no way to decide a turn.
+    batch = two if two.resolve or two.siblings else one
     both = msgspec.structs.replace(
         one,
         approvers=common,
@@ -328,8 +330,8 @@ def _both(one: Require, two: Require) -> Ruling:
         why=two.why or one.why,
         editable=one.editable and two.editable,
         on_reject="cancel" if "cancel" in (one.on_reject, two.on_reject) else "tell",
-        resolve=two.resolve or one.resolve,
-        siblings=two.siblings if two.resolve or two.siblings else one.siblings,
+        resolve=batch.resolve,
+        siblings=batch.siblings,
         rule=", ".join(dict.fromkeys(name for name in (one.rule, two.rule) if name)),
     )
     return at_risk(both, two.risk)
