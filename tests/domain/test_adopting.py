@@ -1,0 +1,319 @@
+"""What becomes of a run that comes from another store: what could start anything is asked again."""
+
+import pytest
+from msgspec.structs import replace
+
+from sayso.domain import adopting, settling, verbs
+from sayso.domain import events as e
+from sayso.domain.adopting import ASKED_AGAIN, UNDER_WAY, Lore
+from sayso.domain.call import CallState
+from sayso.domain.hold import InDoubt, SignIn
+from sayso.domain.hold import answer as answered
+from sayso.domain.lifecycle import apply_all, epilogue
+from sayso.domain.policy import Require
+from sayso.domain.run import Run, Status
+from sayso.domain.standing import status_of
+from sayso.domain.value import SAYSO
+
+from .build import (
+    ANN,
+    APPROVE,
+    ASK,
+    DELEGATION,
+    MIRA,
+    NOW,
+    QUESTION,
+    answer,
+    asked,
+    asking,
+    begun,
+    call,
+    cancelled,
+    commit,
+    start,
+    started,
+)
+
+LATER = NOW + 1_000_000
+ADOPTED = e.RunAdopted(by=ANN, at=LATER, source="pay.db", head="f" * 64, times=(NOW,))
+BOSS = Require(approvers=("user:boss",), risk="high", title="Pay?", why="It is much.")
+
+
+class Told:
+    """A run with the whole of its journal, appended to as the ledger does it."""
+
+    def __init__(self) -> None:
+        self.events: list[e.Event] = []
+        self._run: Run | None = None
+        self.go(begun())
+
+    @property
+    def run(self) -> Run:
+        assert self._run is not None
+        return self._run
+
+    def go(self, *events: e.Event) -> "Told":
+        after = apply_all(self._run, events)
+        more = epilogue(after)
+        self._run = apply_all(after, more)
+        self.events += [*events, *more]
+        return self
+
+    def ask_for(self, *digests: str, **batch: str) -> "Told":
+        return self.go(answer(self.run, *digests, **batch))
+
+    def hold(self, *rulings: Require, first: int = 0, ask=None, resolve: str = "each") -> "Told":
+        more = {} if ask is None else {"ask": ask}
+        requests = [
+            verbs.HoldRequest(ref=f"1.{first + n}", ruling=ruling, policy_version="7", **more)
+            for n, ruling in enumerate(rulings)
+        ]
+        return self.go(*verbs.open_holds(self.run, requests, now=NOW, resolve=resolve))
+
+    def decide(self, n: int = 1, verdict=APPROVE, by=MIRA, **more) -> "Told":
+        return self.go(*settling.settle(self.run, n, verdict, by=by, now=NOW, **more))
+
+    def begin(self, ref: str = "1.0") -> "Told":
+        return self.go(*verbs.start_calls(self.run, [start(call(self.run, ref))]))
+
+    def step(self, effect: str, ref: str = "1.0") -> "Told":
+        row = call(self.run, ref)
+        made = {"call": ref, "attempt": row.attempt, "step": row.step + 1, "name": "reserve"}
+        return self.go(e.StepStarted(digest="s", effect=effect, **made))
+
+    def adopt(self, **more) -> list[e.Event]:
+        """Adopt it, and give what follows from that."""
+        events = adopting.adopt(self.run, Lore(self.events), ADOPTED, **more)
+        assert events[0] == ADOPTED
+        self.go(*events)
+        return events[1:]
+
+
+def one(events: list[e.Event], kind: type) -> e.Event:
+    (found,) = [event for event in events if isinstance(event, kind)]
+    return found
+
+
+def test_a_call_that_was_approved_is_asked_about_again():
+    told = Told().ask_for("d").hold(BOSS).decide(by=replace(MIRA, id="boss"))
+    assert status_of(told.run) is Status.RUNNING
+
+    (opened,) = told.adopt()
+
+    assert isinstance(opened, e.HoldOpened)
+    assert opened.ruling == replace(BOSS, why=ASKED_AGAIN)
+    assert (opened.approvers, opened.policy_version) == (("user:boss",), "7")
+    assert (opened.digest, opened.version, opened.at) == ("d", 1, LATER)
+    assert call(told.run).state is CallState.HELD
+    assert status_of(told.run) is told.run.told is Status.SUSPENDED
+
+
+def test_silence_does_not_approve_a_second_time():
+    silent = Require(within_ms=5000, on_silence="approve")
+    told = Told().ask_for("d").hold(silent)
+    told.go(*settling.sweep(told.run, now=NOW + 5000))
+    assert call(told.run).state is CallState.APPROVED
+
+    (opened,) = told.adopt()
+
+    assert opened.ruling.on_silence == "reject"
+    assert opened.deadline == LATER + 5000
+
+
+def test_it_is_asked_again_of_whom_the_last_edit_named():
+    told = Told().ask_for("d").hold(ASK)
+    told.go(*verbs.revise(told.run, 1, args=b"{}", digest="d2", ruling=BOSS, by=MIRA, now=NOW))
+    told.decide(by=replace(MIRA, id="boss"))
+
+    (opened,) = told.adopt()
+
+    assert (opened.approvers, opened.digest, opened.version) == (("user:boss",), "d2", 2)
+
+
+def test_a_sign_in_does_not_hide_who_was_asked_about_the_call():
+    signed_in = SignIn(provider="bank")
+    told = Told().ask_for("d").hold(BOSS).decide(by=replace(MIRA, id="boss"))
+    told.hold(ASK, ask=signed_in).decide(2)
+
+    (opened,) = told.adopt()
+
+    assert opened.approvers == ("user:boss",)
+
+
+def test_a_call_that_only_took_a_sign_in_is_asked_about():
+    told = Told().ask_for("d").hold(ASK, ask=SignIn(provider="bank")).decide()
+
+    (opened,) = told.adopt()
+
+    assert opened.approvers == ("user:mira",)
+
+
+def test_a_call_that_was_to_be_done_again_is_asked_about_as_any_other():
+    told = Told().ask_for("d").begin()
+    doubt = verbs.doubt_call(told.run, "1.0", attempt=1, why="?", ruling=BOSS, now=NOW)
+    told.go(*doubt).decide(by=replace(MIRA, id="boss"))
+
+    (opened,) = told.adopt()
+
+    assert opened.ruling == replace(BOSS, title="", why=ASKED_AGAIN)
+    assert not isinstance(opened.ask, InDoubt)
+
+
+@pytest.mark.parametrize("resolve, together", [("together", True), ("each", False)])
+def test_what_was_decided_together_is_decided_together_again(resolve: str, together: bool):
+    told = Told().ask_for("d", "e", resolve=resolve).hold(ASK, ASK, resolve=resolve)
+    for n in (1, 2):
+        told.decide(n, whole=together)
+
+    opened = told.adopt()
+
+    assert [event.together for event in opened] == [together] * 2
+    assert {event.suspension for event in opened} == {2}
+
+
+def test_a_question_that_withdraws_earlier_ones_withdraws_none_of_those_still_open():
+    told = Told().ask_for("d", resolve="latest").hold(ASK).decide()
+    made = replace(answer(told.run, "x").calls[0], ref="")
+    told.go(*verbs.command(told.run, made, by=MIRA, now=NOW))
+    told.go(*verbs.open_holds(told.run, [verbs.HoldRequest(ref="c1", ruling=ASK)], now=NOW))
+
+    told.adopt()
+
+    assert [hold.call for hold in told.run.holds] == ["c1", "1.0"]
+
+
+def test_a_command_that_was_approved_is_asked_about_again():
+    told = Told()
+    made = replace(answer(told.run, "x").calls[0], ref="")
+    told.go(*verbs.command(told.run, made, by=MIRA, now=NOW))
+    told.go(*verbs.open_holds(told.run, [verbs.HoldRequest(ref="c1", ruling=ASK)], now=NOW))
+    told.decide()
+
+    (opened,) = told.adopt()
+
+    assert (opened.call, call(told.run, "c1").state) == ("c1", CallState.HELD)
+
+
+@pytest.mark.parametrize("ruling", [ASK, BOSS])
+def test_a_call_under_way_is_in_doubt_and_those_who_allowed_it_are_asked(ruling: Require):
+    told = Told().ask_for("d").hold(ruling)
+    told.decide(by=replace(MIRA, id="boss") if ruling is BOSS else MIRA).begin()
+
+    doubted, opened = told.adopt()
+
+    assert doubted == e.CallDoubted(call="1.0", attempt=1, why=UNDER_WAY)
+    assert isinstance(opened.ask, InDoubt)
+    assert opened.ruling == Require(
+        approvers=ruling.approvers, risk=ruling.risk, title="Did pay happen?", editable=False
+    )
+    assert call(told.run).state is CallState.DOUBTED
+
+
+def test_whom_to_ask_about_a_call_in_doubt_may_be_said():
+    told = Told().ask_for("d", "e").begin().begin("1.1")
+
+    opened = [
+        event for event in told.adopt(doubts={"1.1": BOSS}) if isinstance(event, e.HoldOpened)
+    ]
+
+    assert [event.approvers for event in opened] == [("user:mira",), ("user:boss",)]
+
+
+def test_a_step_that_acts_once_is_in_doubt():
+    told = Told().ask_for("d").begin().step("once")
+
+    _, opened = told.adopt()
+
+    assert opened.ask == InDoubt(attempt=1, worker="w1", why=UNDER_WAY, step=1)
+
+
+@pytest.mark.parametrize("effect", ["none", "keyed"])
+def test_a_step_that_may_be_repeated_is_and_its_body_goes_on(effect: str):
+    told = Told().ask_for("d").begin().step(effect)
+
+    events = told.adopt()
+
+    assert [type(event) for event in events] == [e.StepVoided, e.BodyParked]
+    assert (call(told.run).state, call(told.run).step) == (CallState.ANSWERED, 0)
+
+
+def test_a_body_between_its_steps_goes_on():
+    told = Told().ask_for("d").begin().step("once")
+    told.go(e.StepFinished(call="1.0", attempt=1, step=1, outcome=verbs.Declined(reason="no")))
+
+    (parked,) = told.adopt()
+
+    assert parked == e.BodyParked(call="1.0", attempt=1, why=UNDER_WAY)
+    assert call(told.run).state is CallState.ANSWERED
+
+
+def test_a_body_before_its_first_step_goes_on_if_it_is_known_to_be_one():
+    (parked,) = Told().ask_for("d").begin().adopt(durable={"1.0"})
+    doubted, _ = Told().ask_for("d").begin().adopt()
+
+    assert isinstance(parked, e.BodyParked)
+    assert isinstance(doubted, e.CallDoubted)
+
+
+@pytest.mark.parametrize("now", [0, 9_000_000])
+def test_a_decision_that_did_not_count_yet_is_dropped(now: int):
+    told = Told().ask_for("d").hold(ASK).decide(undo_ms=5000)
+    before = Told().ask_for("d").hold(ASK)
+
+    events = adopting.adopt(told.run, Lore(told.events), replace(ADOPTED, at=now))
+    told.go(*events)
+
+    assert one(events, e.DecisionUndone) == e.DecisionUndone(hold=1, by=SAYSO, at=now)
+    assert told.run.holds == before.run.holds
+    assert call(told.run).state is CallState.HELD
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        started(),
+        asked("d"),
+        asking(QUESTION, ruling=Require(within_ms=5000)),
+        asking(DELEGATION),
+        commit(
+            asking(QUESTION), *settling.settle(asking(QUESTION), 1, answered(1), by=MIRA, now=NOW)
+        ),
+    ],
+    ids=["a turn is due", "a call may start", "asks", "waits for a run", "is answered"],
+)
+def test_everything_else_is_as_it_was(run: Run):
+    events = adopting.adopt(run, Lore([]), ADOPTED)
+
+    assert events == [ADOPTED]
+    assert commit(run, *events) == replace(run, seq=run.seq + 1)
+
+
+def test_a_finished_run_is_taken_in_as_it_is():
+    run = cancelled(started())
+
+    assert adopting.adopt(run, Lore([]), ADOPTED) == [ADOPTED]
+    assert commit(run, ADOPTED).final == Status.CANCELLED
+
+
+def test_a_run_that_is_to_end_is_in_doubt_about_what_it_has_started():
+    told = Told().ask_for("d").begin()
+    told.go(*settling.cancel(told.run, by=MIRA, now=NOW))
+
+    told.adopt()
+
+    assert told.run.ending
+    assert [hold.kind for hold in told.run.holds] == ["in_doubt"]
+
+
+def test_nothing_can_start_in_an_adopted_run_that_a_person_had_allowed():
+    told = Told().ask_for("d", "e", "f").hold(ASK, ASK)
+    told.decide(1).decide(2).begin("1.1").begin("1.2")
+
+    told.adopt()
+
+    assert told.run.calls(CallState.APPROVED, CallState.STARTED) == []
+    assert [call(told.run, f"1.{n}").state for n in range(3)] == [
+        CallState.HELD,
+        CallState.DOUBTED,
+        CallState.DOUBTED,
+    ]
