@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from bench import busy, cold, cycle, history, pair, parked
+from bench import busy, cold, cycle, history, pair, parked, ways
 from bench.measure import file_system
 from bench.report import Report
 from bench.size import LARGE, NORMAL, QUICK, Size
@@ -26,6 +26,7 @@ PARTS = {
     "cold": cold.measure,
     "pair": pair.measure,
     "busy": busy.measure,
+    "ways": ways.measure,
 }
 
 

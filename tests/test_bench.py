@@ -35,6 +35,11 @@ wake-up without the bell, p99
 two processes: the polite one, p95
 two processes: the polite one, most
 a busy loop, as `sayso serve` runs it
+asking in a body that stays in memory
+asking in a body that is parked
+agents 3 deep, the lowest held
+a plan of 20 items
+a body parked
 """.strip().splitlines()
 
 

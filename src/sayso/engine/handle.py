@@ -123,15 +123,18 @@ class RunHandle:
         held: bool = False,
     ) -> RunRow:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
-        look_up(self.id)
-        # The runs below it may move while it does not.
-        watch = self._parts.store.watch()
+        watch, wide = self._parts.store.watch(look_up(self.id)), False
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
             while not await there(row := await self._row()):
                 if held and await self._asks(row):
                     return row
+                if not wide and row.status == "suspended" and await self._children(row):
+                    # The runs below it move while it does not.
+                    watch.close()
+                    watch, wide = self._parts.store.watch(), True
+                    continue
                 left_s = None if until is None else until - clock()
                 if left_s is not None and left_s <= 0:
                     raise WaitTimeout(f"{self.id!r} is still {row.status}")
