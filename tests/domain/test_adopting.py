@@ -213,9 +213,7 @@ def test_a_call_under_way_is_in_doubt_and_those_who_allowed_it_are_asked(ruling:
 def test_whom_to_ask_about_a_call_in_doubt_may_be_said():
     told = Told().ask_for("d", "e").begin().begin("1.1")
 
-    opened = [
-        event for event in told.adopt(doubts={"1.1": BOSS}) if isinstance(event, e.HoldOpened)
-    ]
+    events = told.adopt(doubts={"1.1": BOSS})
 
     asked_of = [event.approvers for event in events if isinstance(event, e.HoldOpened)]
     assert asked_of == [("user:mira",), ("user:boss",)]
