@@ -13,6 +13,7 @@ from typing import Any
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.hold import Approved, Expired, Withdrawn
+from sayso.domain.value import SAYSO
 from sayso.store.audit import verify
 from sayso.store.base import RunQuery, Store
 from sayso.store.journal import read_journal, recorded, replay
@@ -52,13 +53,14 @@ class _Run:
         self.turns = 0
         self.over = False
         self.seq = 0
+        self.adopted = False
 
     def read(self, entries: list[e.Recorded], effects: list[list[str]]) -> None:
         for one in entries:
             assert one.seq == self.seq + 1, "the journal has a gap"
             self.seq = one.seq
             assert one.event is not None
-            assert not self.over or isinstance(one.event, e.LateResult), (
+            assert not self.over or isinstance(one.event, e.LateResult | e.RunAdopted), (
                 f"{one.type} after the end of {self.id}"
             )
             getattr(self, f"_{type(one.event).__name__}", _nothing)(one.event, one.at)
@@ -139,11 +141,17 @@ class _Run:
         assert at >= hold["pending"].effective_at
         self._effective(hold, hold["pending"])
 
+    def _RunAdopted(self, event: e.RunAdopted, at: int) -> None:
+        self.adopted = True
+
     def _DecisionUndone(self, event: e.DecisionUndone, at: int) -> None:
         hold = self.holds[event.hold]
         assert hold["open"]
-        assert hold["pending"].by == event.by
-        assert at < hold["pending"].effective_at
+        if event.by == SAYSO:
+            assert self.adopted, "only what was decided elsewhere is undone by nobody"
+        else:
+            assert hold["pending"].by == event.by
+            assert at < hold["pending"].effective_at
         hold["pending"] = None
 
     def _effective(self, hold: dict[str, Any], decision: Any) -> None:
