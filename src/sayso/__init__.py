@@ -2,6 +2,9 @@
 
 from sayso.agents.agent import Agent
 from sayso.agents.builtin import ask_user, spawn
+from sayso.agents.machine import Machine
+from sayso.agents.move import Instance
+from sayso.agents.node import Node
 from sayso.agents.oauth_provider import OAuthProvider
 from sayso.agents.planner import Planner
 from sayso.agents.tools import tool
@@ -24,6 +27,7 @@ from sayso.domain.policy import (
     user,
 )
 from sayso.domain.question import Option, Question
+from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
 from sayso.engine.feed import Delta
@@ -49,7 +53,11 @@ __all__ = [
     "Forbid",
     "Happened",
     "HoldView",
+    "Instance",
+    "InstanceView",
+    "Machine",
     "Message",
+    "Node",
     "NotAnswered",
     "NotDone",
     "NotHappened",

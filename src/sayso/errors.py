@@ -15,12 +15,14 @@
     |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
     |   |   +-- BadQuestion     a question that nobody could answer as it is put
+    |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
     |   +-- RunFinished         nothing can be done with a finished run
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
     |   +-- CannotUndo          the decision is effective, or there is none
+    |   +-- BudgetSpent         a yes to a run that has no turn left to go on with
     |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
@@ -137,6 +139,10 @@ class BadQuestion(BadValue):
     """The question cannot be asked like this."""
 
 
+class BadMove(Refused):
+    """The instance cannot move like this."""
+
+
 class KeyReused(Refused):
     """This idempotency key was used for another request."""
 
@@ -159,6 +165,10 @@ class ThreadBusy(Refused):
 
 class CannotUndo(Refused):
     """There is no decision that could still be undone."""
+
+
+class BudgetSpent(Refused):
+    """The run has no turn left to go on with: reject what it asks, or cancel it."""
 
 
 class BadExport(Refused):

@@ -22,7 +22,7 @@ _YES_NO = {"yes/no", "yes_no", "boolean", "confirm"}
 _KINDS = ("text", "choice", "choices", "yes_no", "number", "date", "form")
 
 
-class _Builtin:
+class Builtin:
     """What all of them have in common."""
 
     name = ""
@@ -57,7 +57,7 @@ class _Builtin:
         raise BadTool(f"{self.name!r} has no body")
 
 
-class AskUser(_Builtin):
+class AskUser(Builtin):
     """`ask_user`: lets a model ask a person; the answer is the call's outcome."""
 
     name = "ask_user"
@@ -98,7 +98,7 @@ class AskUser(_Builtin):
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate what the model asks, so that nobody is asked what cannot be answered."""
-        value = _object(self.name, args)
+        value = read_object(self.name, args)
         if "message" in value and "question" not in value:
             value["question"] = value.pop("message")
         frozen = encode_value(value)
@@ -133,7 +133,8 @@ def ask_user(
     return AskUser(approvers=approvers, within=within, **more)
 
 
-def _object(tool: str, args: str | bytes) -> dict[str, Any]:
+def read_object(tool: str, args: str | bytes) -> dict[str, Any]:
+    """Read arguments as one JSON object, or refuse them."""
     value = decode_value(args)
     if type(value) is not dict:
         raise BadValue(f"the arguments of {tool!r} are one JSON object")
@@ -156,7 +157,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-class Spawn(_Builtin):
+class Spawn(Builtin):
     """`spawn`: lets a model give tasks to other agents, and wait for what they bring."""
 
     name = "spawn"
@@ -190,7 +191,7 @@ class Spawn(_Builtin):
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate the tasks; a single one may be given without a list."""
-        value = _object(self.name, args)
+        value = read_object(self.name, args)
         if "tasks" not in value and "agent" in value:
             value = {"tasks": [value]}
         tasks: Any = value.get("tasks")

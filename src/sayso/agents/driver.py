@@ -17,6 +17,8 @@ class OneStrand:
 
     commands: Mapping[str, Tool] = MappingProxyType({})
     batch: tuple[str, str] = ("each", "run")
+    on_reject: str = "tell"
+    listens = False
 
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Say what to ask the model, given the conversation so far."""
@@ -25,6 +27,16 @@ class OneStrand:
     def next(self, scene: Scene, strand: str) -> Prompt | Change:
         """Ask the model, whatever has happened."""
         return self.prompt(scene.transcript.messages(strand))
+
+    def data_of(self, scene: Scene, strand: str) -> bytes | None:
+        """Give what is kept of a strand."""
+        log = scene.transcript.strands.get(strand)
+        return None if log is None else log.data
+
+    def commands_of(self, scene: Scene, strand: str) -> Mapping[str, Tool]:
+        """Give all commands, whatever the strand."""
+        del scene, strand
+        return self.commands
 
     def moved(self, scene: Scene, strand: str, moves: Sequence[Any]) -> Sequence[e.Event]:
         """Refuse every move: there is nowhere to go."""

@@ -7,6 +7,7 @@ shown must be what the tool is called with.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
@@ -89,6 +90,57 @@ class Output:
         value = self._adapter.validate_json(canonical(text))
         plain = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
         return encode_value(plain)
+
+
+class State:
+    """The type of the state of a machine's node."""
+
+    def __init__(self, node: str, kind: Any) -> None:
+        from pydantic import TypeAdapter
+
+        self._node = node
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
+            self.schema: dict[str, Any] = self._adapter.json_schema(schema_generator=_generator())
+        except Exception as error:
+            raise BadAgent(f"the state of the node {node!r} has no schema: {error}") from error
+
+    def parse(self, data: bytes) -> Any:
+        """Make a state of its bytes, or raise `BadValue` saying what does not fit."""
+        what = f"the state of {self._node!r} does not fit"
+        return _guarded(lambda: self._adapter.validate_json(data), what)
+
+    def dump(self, state: Any) -> bytes:
+        """Make bytes of a state."""
+        what = f"the state of {self._node!r} cannot be kept"
+        return _guarded(lambda: self._dump(state), what)
+
+    def freeze(self, data: bytes) -> bytes:
+        """Validate a state, fill in what it leaves out, and encode it."""
+        frozen = self.dump(self.parse(data))
+        # Types that ignore what they do not know would lose it without a word.
+        unknown = _keys(data) - _keys(frozen)
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            raise BadValue(f"the state of {self._node!r} has no field {names}")
+        return frozen
+
+    def _dump(self, state: Any) -> bytes:
+        plain = self._adapter.dump_python(
+            state, mode="json", by_alias=True, round_trip=True, warnings=False
+        )
+        return encode_value(plain)
+
+
+@functools.lru_cache(maxsize=256)
+def read_state(node: str, kind: Any) -> State:
+    """Give the type of a node's state, made once."""
+    return State(node, kind)
+
+
+def _keys(data: bytes) -> set[str]:
+    value = decode_value(data)
+    return set(cast("dict[str, Any]", value)) if type(value) is dict else set()
 
 
 def _unordered(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import (
     Any,
     Literal,
     Optional,
+    TypeVar,
     Union,
     cast,
     get_args,
@@ -25,6 +26,7 @@ from typing import (
 
 import msgspec
 
+from sayso.agents.move import Instance
 from sayso.engine.ports import Context
 from sayso.errors import BadTool
 
@@ -47,6 +49,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...]
     contexts: tuple[str, ...]
     """The parameters that are filled in by Sayso, and that no model or person sees."""
+    instances: tuple[tuple[str, Any], ...]
+    """Those that are given the instance of a machine, and the type of its state."""
     native: bool
     """Every argument is what its JSON parses to, so that calling needs no validation."""
 
@@ -72,13 +76,17 @@ def read_signature(
     fn: Callable[..., Any], name: str, scope: Mapping[str, Any] | None = None
 ) -> Signature:
     """Resolve a signature; `NameError` if an annotation names something that is not there yet."""
-    names = {"Context": Context, **_globals(fn)}
+    names = {"Context": Context, "Instance": Instance, **_globals(fn)}
     arguments: list[Parameter] = []
     contexts: list[str] = []
+    instances: list[tuple[str, Any]] = []
     for parameter in read_parameters(fn, name):
         hint = _resolve(parameter, names, scope, name)
         if is_context(hint):
             contexts.append(parameter.name)
+            continue
+        if Instance in (hint, get_origin(hint)):
+            instances.append((parameter.name, _state_kind(hint)))
             continue
         check_open(hint, parameter.name, name)
         if parameter.default is None:
@@ -87,6 +95,7 @@ def read_signature(
     return Signature(
         parameters=tuple(arguments),
         contexts=tuple(contexts),
+        instances=tuple(instances),
         native=all(is_native(argument.hint) for argument in arguments),
     )
 
@@ -96,6 +105,13 @@ def is_context(hint: Any) -> bool:
     if get_origin(hint) in (Annotated, Union, types.UnionType):
         return any(is_context(part) for part in get_args(hint))
     return hint is Context
+
+
+def _state_kind(hint: Any) -> Any:
+    """Give the type that an instance's state is read as; None if it stays what its JSON is."""
+    parts = get_args(hint)
+    plain = not parts or isinstance(parts[0], TypeVar) or is_native(parts[0])
+    return None if plain else parts[0]
 
 
 def check_open(hint: Any, parameter: str, tool: str) -> None:

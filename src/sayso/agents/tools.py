@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from sayso.agents.answered import Answered, read_answered
+from sayso.agents.move import Instance
 from sayso.agents.oauth_provider import read_scopes
 from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
@@ -145,6 +146,7 @@ class FunctionTool(Generic[P, R]):
         """Run the tool on what these bytes parse to; return the encoded result, or what it asks."""
         kwargs = self._kwargs(args)
         kwargs.update(dict.fromkeys(self._signature.contexts, ctx))
+        kwargs.update({one: Instance(ctx, kind) for one, kind in self._signature.instances})
         result = await _run(self._fn, kwargs, self.name)
         if isinstance(result, Suspend):
             return result

@@ -16,8 +16,6 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState, Declined, Outcome
 from sayso.domain.hold import (
-    ASK_KINDS,
-    SIGN_INS,
     Approval,
     Ask,
     Delegation,
@@ -58,11 +56,6 @@ class HoldRequest(Value, frozen=True, kw_only=True):
             return not self.ask.step
         return self.then == "start"
 
-    @property
-    def signs_in(self) -> bool:
-        """Tell whether a sign-in settles it."""
-        return ASK_KINDS[type(self.ask)] in SIGN_INS
-
 
 class Start(Value, frozen=True, kw_only=True):
     """A call to be started."""
@@ -76,15 +69,25 @@ class Start(Value, frozen=True, kw_only=True):
 
 
 def say(
-    run: Run, text: str, *, by: Principal, now: int, key: str = "", supersede: bool = False
+    run: Run,
+    text: str,
+    *,
+    by: Principal,
+    now: int,
+    key: str = "",
+    supersede: bool = False,
+    listens: bool = False,
 ) -> list[e.Event]:
-    """Say something to a run. One that waits for a person refuses, unless superseded."""
+    """Say something to a run. One that waits for a person refuses, unless superseded. With
+    `listens`, it hears as long as its main strand does not wait itself.
+    """
     _refuse_ended(run)
     found: list[e.Event] = []
+    holds = [hold_id(run.id, hold.n) for hold in run.holds if not hold.child]
+    deaf = status_of(run) is Status.SUSPENDED and (_main_waits(run) or not listens)
     if supersede:
         found = withdraw(run, by=by, now=now, reason="superseded by a new message")
-    elif status_of(run) is Status.SUSPENDED and any(not hold.child for hold in run.holds):
-        holds = [hold_id(run.id, hold.n) for hold in run.holds if not hold.child]
+    elif deaf and holds:
         raise RunWaiting(
             f"{run.id!r} waits for a person: decide {', '.join(holds)} first, or withdraw what it "
             "asks with say(..., supersede=True)",
@@ -118,19 +121,39 @@ def open_holds(
     """
     draft = Draft(run)
     if resolve == "latest" and requests:
-        draft.add(*withdraw(run, by=SAYSO, now=now, reason="superseded by a later question"))
+        draft.add(*supersede(run, now=now))
         for request in requests[:-1]:
             draft.add(*decline(draft.run, request.ref, Declined(reason="a later question counts")))
         requests = requests[-1:]
-    # A sign-in is no decision, so none that could be made together with others.
-    decided = [request for request in requests if not request.signs_in]
+    # One verdict is for all that is decided together, and only approvals have one in common.
+    decided = [request for request in requests if isinstance(request.ask, Approval)]
     together = resolve == "together" and len(decided) > 1
     withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
     first = draft.run.suspensions + 1
     for request in requests:
-        joint = together and not request.signs_in
+        joint = together and isinstance(request.ask, Approval)
         within = min(withins, default=None) if joint else request.ruling.within_ms
         draft.add(_opened(draft.run, request, within, now, suspension=first, together=joint))
+    return draft.events
+
+
+def supersede(run: Run, *, now: int) -> list[e.Event]:
+    """Take back what a run asks because it asks something new."""
+    return withdraw(run, by=SAYSO, now=now, reason="superseded by a later question")
+
+
+def halt(run: Run, ref: str) -> list[e.Event]:
+    """Give the calls their outcome that come after one that asks, if that stops its turn."""
+    strand = run.strand_of(ref)
+    if strand is None or strand.siblings != "halt":
+        return []
+    refs = [row.ref for row in strand.calls]
+    draft = Draft(run)
+    reason = (
+        f"it was not executed: {strand.calls[refs.index(ref)].tool} before it waits for a person"
+    )
+    for later in refs[refs.index(ref) + 1 :]:
+        draft.add(*decline(draft.run, later, Declined(reason=reason)))
     return draft.events
 
 
@@ -284,9 +307,13 @@ def drop_commands(run: Run, *, now: int) -> list[e.Event]:
     for row in run.commands:
         if row.state in (CallState.READY, CallState.APPROVED):
             draft.add(*decline(draft.run, row.ref, Declined(reason=reason)))
-        elif row.state is CallState.HELD:
+        elif row.state in (CallState.HELD, CallState.WAITING):
             draft.add(*withdraw(draft.run, by=SAYSO, now=now, reason=reason, only=row.ref))
     return draft.events
+
+
+def _main_waits(run: Run) -> bool:
+    return any(call.state is not CallState.DONE for call in run.strands[0].calls)
 
 
 def _refuse_ended(run: Run) -> None:

@@ -91,7 +91,7 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
     try:
         result = body.result()
         if isinstance(result, Suspend):
-            return Asked(wanted=result.wanted)
+            return _asked(result, ctx)
         return Done(outcome=Returned(value=msgspec.Raw(result)), moves=tuple(ctx.moves))
     except NotDone as error:
         return Void(why=_message(error) or "the tool says that it did nothing")
@@ -101,6 +101,14 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
         if _lost_sight(error) or (tool.effect is not Effect.NONE and _broke_down(error)):
             return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
         return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
+
+
+def _asked(result: Suspend, ctx: Context) -> Result:
+    if not ctx.moves:
+        return Asked(wanted=result.wanted)
+    # Whether the call returns is for somebody else to say: its moves would be lost or premature.
+    message = "it changes its machine and then waits: ask inside a durable body, then change it"
+    return Done(outcome=Failed(error="BadMove", message=message))
 
 
 def read_error(error: BaseException) -> tuple[str, Failed]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
@@ -30,7 +30,7 @@ from sayso.engine.context import Context, Tokens
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
-from sayso.engine.ports import Scene, Tool
+from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
 from sayso.errors import IllegalEvent, SaysoError
 
@@ -43,10 +43,13 @@ async def propose_starts(
     run = (await parts.ledger.live(run_id)).run
     driver = parts.drivers[run.agent]
     checks = parts.checks(run)
+    scene = Scene(run, transcript)
     checked = [
         (
             row,
-            await parts.gate.recheck(run, row, transcript, tools=driver.tools, checks=checks),
+            await parts.gate.recheck(
+                run, row, transcript, tools=_tools_of(driver, scene, row), checks=checks
+            ),
         )
         for row in rows
     ]
@@ -54,7 +57,7 @@ async def propose_starts(
 
     def verb(run: Run) -> list[e.Event]:
         now = parts.store.now()
-        found: list[e.Event] = []
+        draft = Draft(run)
         requests: list[verbs.HoldRequest] = []
         for row, check in checked:
             if run.call(row.ref) != row or run.ending:
@@ -62,15 +65,25 @@ async def propose_starts(
             if check.broken:
                 return settling.cancel(run, by=SAYSO, now=now, error=check.broken)
             if check.outcome is not None:
-                found += verbs.decline(run, row.ref, check.outcome)
+                draft.add(*verbs.decline(draft.run, row.ref, check.outcome))
             elif check.request is not None:
-                requests.append(check.request)
+                ruling = parts.bound(run, row.ref, check.request.ruling)
+                requests.append(msgspec.structs.replace(check.request, ruling=ruling))
             else:
                 start = start_of(driver, row, worker=worker, tick=tick)
-                found += verbs.start_calls(run, [start])
-        return found + verbs.open_holds(run, requests, now=now)
+                draft.add(*verbs.start_calls(draft.run, [start]))
+        draft.add(*verbs.open_holds(draft.run, requests, now=now))
+        for request in requests:
+            draft.add(*verbs.halt(draft.run, request.ref))
+        return draft.events
 
     return Proposal(verb, args={row.ref: check.args for row, check in checked}, tick=tick)
+
+
+def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
+    command = scene.transcript.commands.get(row.ref)
+    # What could be invoked when it was asked for may not be there any more when it is allowed.
+    return driver.tools if command is None else driver.commands_of(scene, command[1])
 
 
 async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
@@ -105,10 +118,10 @@ async def run_body(
     # After the tokens, because getting them may take its time.
     late_ms = parts.store.tick() - tick
     if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:
-        return Void(why=f"not sent: {late_ms} ms had passed when its start was committed")
+        return _not_sent(call, f"{late_ms} ms had passed when its start was committed")
     if tool.sign_in is not None and tool.sign_in.provider not in tokens:
-        return Void(why=f"not sent: {run.by} is not signed in at {tool.sign_in.provider!r} now")
-    if tool.durable:
+        return _not_sent(call, f"{run.by} is not signed in at {tool.sign_in.provider!r} now")
+    if tool.durable or call.step:
         return await _run_durable(parts, run, call, tool, args, tokens=tokens)
     transcript = (await parts.ledger.live(run_id)).transcript
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
@@ -129,7 +142,7 @@ async def continue_body(
     if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:
         return Parked(why=f"{late_ms} ms had passed when it was to go on")
     body = parts.hot.take(run_id, call.ref, event.attempt - 1)
-    answers = _answers(transcript.places[call.ref])
+    answers = _answers(transcript.places.get(call.ref, ()))
     if body is not None and body.resume(event.attempt, answers, tokens):
         return await _leg(parts, run_id, body, tool)
     return await _run_durable(parts, run, call, tool, transcript.args[call.ref], tokens=tokens)
@@ -138,6 +151,8 @@ async def continue_body(
 async def _run_durable(
     parts: Parts, run: Run, call: CallRow, tool: Tool, args: bytes, *, tokens: Tokens
 ) -> Result | None:
+    if not tool.durable:
+        return Doubt(why=f"its code has changed: {tool.name!r} is not durable any more")
     transcript = await parts.ledger.transcript(run.id)
     places = transcript.places.get(call.ref, ())
     body = DurableBody(
@@ -145,6 +160,7 @@ async def _run_durable(
     )
     ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body, tokens=tokens)
     body.tokens = tokens
+    body.moves = ctx.moves
     body.start(tool.call(ctx, args))
     return await _leg(parts, run.id, body, tool)
 
@@ -156,9 +172,15 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
+def _not_sent(call: CallRow | None, why: str) -> Result:
+    # A body that has come to something goes on from there; everything else starts again.
+    begun = call is not None and call.step > 0
+    return Parked(why=f"not sent: {why}") if begun else Void(why=f"not sent: {why}")
+
+
 def _answers(places: Sequence[Place]) -> list[Decision]:
-    last = places[-1]
-    return [last.decisions[n] for n in sorted(last.asks)]
+    """Give what a body is told that waits at its last place, if it does."""
+    return [place.decisions[n] for place in places[-1:] for n in sorted(place.asks)]
 
 
 async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool) -> Result:
@@ -170,7 +192,8 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
     tool = parts.drivers[run.agent].tools.get(row.tool)
     why = f"the worker {row.worker} was gone before it said how it ended"
     if tool is not None and tool.durable:
-        return look_into_body(transcript.places.get(row.ref, ()), why)
+        cut_off = "its body was cut off" if may_live else why
+        return look_into_body(transcript.places.get(row.ref, ()), cut_off)
     if may_live and tool is not None and tool.effect is Effect.ONCE:
         return Doubt(why="its worker lost sight of it")
     tokens = await _tokens(parts, run, tool)
@@ -236,7 +259,8 @@ def _finish_moved(parts: Parts, run: Run, ref: str, attempt: int, done: Done) ->
         draft = Draft(run)
         draft.add(*found)
         driver = parts.drivers[run.agent]
-        draft.add(*driver.moved(Scene(draft.run, transcript), strand, done.moves))
+        scene = Scene(draft.run, transcript, parts.store.now())
+        draft.add(*driver.moved(scene, strand, done.moves))
     except (SaysoError, IllegalEvent) as error:
         outcome = Failed(error=type(error).__name__, message=str(error))
         return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
@@ -247,7 +271,7 @@ def _ask(parts: Parts, run: Run, ref: str, attempt: int, asked: Asked) -> list[e
     ask = asked.wanted.ask
     request = verbs.HoldRequest(
         ref=ref,
-        ruling=asked.wanted.ruling,
+        ruling=parts.bound(run, ref, asked.wanted.ruling),
         ask=ask,
         then="outcome",
         policy_version=parts.gate.policy.version,
@@ -304,7 +328,9 @@ def context_of(
     """Gather what a tool is told of its call."""
     strand = _strand_of(run, transcript, ref)
     command = None if transcript is None else transcript.commands.get(ref)
-    log = None if transcript is None else transcript.strands.get(strand)
+    data = None
+    if transcript is not None:
+        data = parts.drivers[run.agent].data_of(Scene(run, transcript), strand)
     return Context(
         run_id=run.id,
         call_id=call_id(run.id, ref),
@@ -318,6 +344,6 @@ def context_of(
         strand=strand,
         body=body,
         moves=[],
-        data=None if log is None else log.data,
+        data=data,
         tokens=Tokens() if tokens is None else tokens,
     )

@@ -25,7 +25,7 @@ from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
-from sayso.engine.ports import AskedCall, Driver
+from sayso.engine.ports import AskedCall, Driver, Scene
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -123,6 +123,7 @@ class Desk:
             history=request.history,
             metadata=None if metadata is None else msgspec.Raw(metadata),
             key=request.key or "",
+            turns_max=driver.turns_max,
         )
         worker = self._takes(request.agent)
         return (await self._parts.ledger.begin(event, worker=worker, key=key)).id
@@ -138,9 +139,11 @@ class Desk:
                 Start(agent=run.agent, input=text, by=by, project=run.project, thread=thread)
             )
         now = self._parts.store.now()
+        driver = self._parts.drivers.get(run.agent)
+        listens = driver is not None and driver.listens
         await self._parts.ledger.write(
             run_id,
-            lambda run: verbs.say(run, text, by=by, now=now, supersede=supersede),
+            lambda run: verbs.say(run, text, by=by, now=now, supersede=supersede, listens=listens),
             takes=self._takes,
         )
         return run_id
@@ -176,12 +179,13 @@ class Desk:
         )
         if key is not None and await is_retry(self._parts.store, key):
             return await self._commanded(run_id, request.key or "")
+        strand = request.strand or e.MAIN
         transcript = await self._parts.ledger.transcript(run_id)
         admitted = await self._parts.gate.admit(
             run,
             AskedCall(tool=request.name, args=args.decode()),
             ref="c0",
-            tools=driver.commands,
+            tools=driver.commands_of(Scene(run, transcript), strand),
             transcript=transcript,
             checks=self._parts.checks(run),
         )

@@ -222,6 +222,7 @@ class RunLoop:
         self._moved.silence()
         started = await self._commit(proposal)
         while proposal.waits and not self._broken:
+            self._poked.ring()  # A command may have been told to come to an end.
             await self._moved.wait()
             self._moved.silence()
             started = await self._commit(proposal)
@@ -239,7 +240,7 @@ class RunLoop:
         def verb(run: Run) -> Sequence[e.Event]:
             if run.ending or run.final or run.strand(name) is None:
                 return []
-            return change(Scene(run, self._ledger.fold(run)))
+            return change(Scene(run, self._ledger.fold(run), self._parts.store.now()))
 
         await self._ledger.post(self.run_id, verb, owned_by=self._worker, quiet=True)
 

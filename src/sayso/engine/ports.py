@@ -165,6 +165,8 @@ class Scene(NamedTuple):
 
     run: Run
     transcript: Transcript
+    now: int = 0
+    """Store time."""
 
 
 Change = Callable[[Scene], Sequence[e.Event]]
@@ -228,6 +230,24 @@ class Driver(Protocol):
     @property
     def batch(self) -> tuple[str, str]:
         """How the calls of one turn are decided, and what the others do; see `policy.BATCHES`."""
+        ...
+
+    @property
+    def listens(self) -> bool:
+        """Whether its main strand can be spoken to while only others wait for a person."""
+        ...
+
+    def data_of(self, scene: Scene, strand: str) -> bytes | None:
+        """Give what it keeps of a strand."""
+        ...
+
+    def commands_of(self, scene: Scene, strand: str) -> Mapping[str, Tool]:
+        """Give those of its commands that can be invoked on a strand now."""
+        ...
+
+    @property
+    def on_reject(self) -> str:
+        """What a no to one of its calls does: `tell` its model, or `cancel` the run."""
         ...
 
     def next(self, scene: Scene, strand: str) -> Prompt | Change:

@@ -10,7 +10,7 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain import verbs
-from sayso.domain.call import Call, Declined
+from sayso.domain.call import Call
 from sayso.domain.run import CallRow, Run, Strand
 from sayso.domain.settling import Draft
 from sayso.domain.standing import startable, strand_due
@@ -42,12 +42,13 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     if not isinstance(prompt, Prompt):
         return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
     _check_turns(run, driver)
-    seen = transcript.seq
+    seen, data = transcript.seq, transcript.strands[name].data
     answer = await _ask(parts, run_id, driver, prompt, run.turns + 1)
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     tools = {tool.name: tool for tool in prompt.tools}
     admitted = await _admit(parts, scene, answer.calls, tools)
     turn = _Turn(parts, driver, strand, answer, admitted, seen=seen, worker=worker)
+    turn.data = data
     turn.reading = None if admitted else driver.read(scene, name, answer)
     return turn.proposal
 
@@ -75,12 +76,16 @@ class _Turn:
         self._worker = worker
         self._batch = _batch(driver, admitted)
         self.reading: Reading | None = None
+        self.data: bytes | None = None
+        """What the agent kept of the strand when the model was asked."""
         self.proposal = Proposal(self._verb, args={}, tick=parts.store.tick())
 
     def _verb(self, run: Run) -> list[e.Event]:
         strand = run.strand(self._before.name)
         if strand is None or strand.turn != self._before.turn or not strand_due(run, strand):
             return []  # The run has moved on without it.
+        if self.data is not None and self._data_now(run) != self.data:
+            return []  # The model was asked about something that is not so any more.
         # Other strands may have taken the last ones while this one waited for its model.
         _check_turns(run, self._driver)
         number = run.turns + 1
@@ -109,20 +114,24 @@ class _Turn:
         self._settle_calls(draft, calls)
         return draft.events
 
+    def _data_now(self, run: Run) -> bytes | None:
+        log = self._parts.ledger.fold(run).strands.get(self._before.name)
+        return None if log is None else log.data
+
     def _settle_calls(self, draft: Draft, calls: Sequence[Call]) -> None:
         """Let each call start, ask for it, or give it its outcome."""
         resolve, siblings = self._batch
         requests: list[verbs.HoldRequest] = []
-        waits = ""
         for call, one in zip(calls, self._admitted, strict=True):
             if one.outcome is not None:
                 draft.add(*verbs.decline(draft.run, call.ref, one.outcome))
-            elif waits and siblings == "halt":
-                reason = f"it was not executed: {waits} before it waits for a person"
-                draft.add(*verbs.decline(draft.run, call.ref, Declined(reason=reason)))
             elif one.request is not None:
-                requests.append(msgspec.structs.replace(one.request, ref=call.ref))
-                waits = waits or call.tool
+                ruling = self._parts.bound(draft.run, call.ref, one.request.ruling)
+                request = msgspec.structs.replace(one.request, ref=call.ref, ruling=ruling)
+                requests.append(request)
+        if siblings == "halt":
+            # Those after it are not executed, so nobody is asked about them.
+            requests = requests[:1]
         if siblings == "in_order":
             # Those after it are asked about when their turn has come.
             first = next((c for c in startable(draft.run)), None)
@@ -130,6 +139,8 @@ class _Turn:
         draft.add(
             *verbs.open_holds(draft.run, requests, now=self._parts.store.now(), resolve=resolve)
         )
+        for request in requests:
+            draft.add(*verbs.halt(draft.run, request.ref))
         starts = self._starts(draft.run, calls)
         draft.add(*verbs.start_calls(draft.run, starts))
         free = {start.ref for start in starts}
@@ -147,16 +158,19 @@ class _Turn:
     def _conclude(self, draft: Draft, reading: Reading, before: Run) -> list[e.Event]:
         """Add what an answer without calls leads to."""
         if reading.change is not None:
-            scene = Scene(draft.run, self._parts.ledger.fold(before))
+            now = self._parts.store.now()
+            scene = Scene(draft.run, self._parts.ledger.fold(before), now)
             draft.add(*reading.change(scene))
         elif reading.output is None:
             said = e.MessageReceived(by=SAYSO, text=reading.complaint, strand=self._before.name)
             draft.add(said)
-        else:
+        elif not draft.run.strands[1:]:
+            # With other strands there it rests until one of them has something to say to it.
             draft.add(*verbs.drop_commands(draft.run, now=self._parts.store.now()))
             self.proposal.waits = bool(draft.run.commands)
             if self.proposal.waits:
-                return []
+                # What its commands ask is withdrawn already, so that they come to an end.
+                return verbs.drop_commands(before, now=self._parts.store.now())
             draft.add(*verbs.complete(draft.run, reading.output))
         return draft.events
 
@@ -172,7 +186,7 @@ def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
         strand = run.strand(before.name)
         if strand is None or strand.turn != before.turn or not strand_due(run, strand):
             return []
-        return change(Scene(run, parts.ledger.fold(run)))
+        return change(Scene(run, parts.ledger.fold(run), parts.store.now()))
 
     return verb
 

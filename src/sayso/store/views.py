@@ -19,6 +19,7 @@ from sayso.domain.policy import Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED, Transcript
+from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
 from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import decode
@@ -128,6 +129,8 @@ class RunView(Value, frozen=True, kw_only=True):
     """Who works on it right now."""
     late: tuple[e.LateResult, ...] = ()
     """Results that came after their attempt had been given up."""
+    tree: tuple[InstanceView, ...] = ()
+    """The instances of a machine, each after its parent."""
     plan: tuple[ItemView, ...] = ()
     """What a planner is to do, and how far it has come."""
 
@@ -252,5 +255,6 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
         cancelling=bool(run.ending) and not run.final,
         worker=row.owner or None,
         late=tuple(transcript.late),
+        tree=tree_of(run, transcript),
         plan=_plan(run, transcript),
     )
