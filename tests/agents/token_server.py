@@ -12,6 +12,8 @@ class TokenServer:
     def __init__(self):
         self.status = 200
         self.body = b""
+        self.bodies = []
+        """What is answered instead, one after another, as long as there is any."""
         self.headers = {}
         self.asked = []
         """The form and the headers of every request."""
@@ -38,7 +40,7 @@ def token_server():
                 self.send_header(name, value)
             self.end_headers()
             try:
-                self.wfile.write(told.body)
+                self.wfile.write(told.bodies.pop(0) if told.bodies else told.body)
                 while told.drips:
                     self.wfile.write(b" " * 8192)
                     over.wait(0.02)
