@@ -7,6 +7,8 @@ Rule 2: it waits from its own task, one thing at a time. Anything else is an err
 asked, and spoils the call: what catches that error must not go on without its answer.
 Rule 3: a body that was parked, or whose waiting was cut off, does not count any more. No exception
 is relied on for that: whatever it does or returns is ignored.
+Rule 4: a step begins only if its start was committed a moment ago: whoever stood still for longer
+may have been taken for dead, and the step may be another's by now.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ from sayso.engine.ledger import Written
 from sayso.engine.parts import Parts
 from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
-from sayso.errors import BadAwait, BadTool, BodyGone, SaysoError, StepFailed
+from sayso.errors import BadAwait, BadTool, BodyGone, SaysoError, StepFailed, StoreError
 
 NAME_MAX = 200
+REFUSALS_MAX, PACE_S = 3, 1.0
+"""A body that catches everything and tries again is slowed down after this many refusals: it would
+keep everybody else in the process waiting.
+"""
 
 
 class Diverged(BaseException):
@@ -65,7 +71,12 @@ class DurableBody:
         self.doubt = ""
         """Why its step is in doubt, if it is."""
         self.diverged = ""
+        self.late = ""
+        """Why its step was not begun, if it was not."""
         self.spoiled: SaysoError | None = None
+        """Why nothing that it returns can be its outcome, if so."""
+        self.moves: list[Any] = []
+        """What it changes in its run, if it returns."""
         self.tokens = Tokens()
         """What its context has of them; replaced by newer ones when it goes on."""
         self._parts = parts
@@ -76,6 +87,7 @@ class DurableBody:
         self._at = 0
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
+        self._refusals = 0
         self._waiting: asyncio.Future[list[Decision]] | None = None
         self._asked = asyncio.Event()
 
@@ -134,14 +146,16 @@ class DurableBody:
         self, name: str, fn: Callable[..., Any], args: Sequence[Any], effect: str
     ) -> Any:
         """Take a step once and for all, or give what it gave before."""
-        with _Entry(self, f"the step {name!r}"):
+        async with _Entry(self, f"the step {name!r}"):
             name, kind = self._check_step(name, fn, effect)
             digest = request_digest(name, encode_value(list(args)))
             place = self._next(name=name, digest=digest)
             if place is None:
                 place = Place(name, digest, kind.value)
                 start = partial(bodies.start_step, name=name, digest=digest, effect=kind.value)
+                tick = self._parts.store.tick()
                 await self._write(start)
+                self._check_late(name, self._parts.store.tick() - tick)
                 self._come_to(place)
                 place.outcome = await self._attempt(name, fn, args, kind)
             assert place.outcome is not None, "a step that may run again was taken out"
@@ -149,7 +163,7 @@ class DurableBody:
 
     async def put(self, wanted: Sequence[Wanted]) -> list[Decision]:
         """Ask, all in one suspension, and wait for every answer."""
-        with _Entry(self, "what it asks"):
+        async with _Entry(self, "what it asks"):
             step = self._at + 1
             asks = [self._named(one.ask, step, index) for index, one in enumerate(wanted)]
             place = self._next(asks=asks)
@@ -178,25 +192,45 @@ class DurableBody:
             return decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
         return verdict.result()
 
-    def enter(self, what: str) -> None:
+    async def enter(self, what: str) -> None:
         """Refuse to wait where a body cannot."""
-        if self.gone:
-            raise BodyGone
-        if self.spoiled is not None:
-            raise self.spoiled
         wrong = ""
         if asyncio.current_task() is not self._task:
             wrong = "is awaited from another task, such as one of gather() or wait_for()"
         elif self._inside:
             wrong = f"is awaited while {self._inside} is under way"
-        if wrong:
-            self.spoiled = BadAwait(f"{what} {wrong}: await it in the body itself, one at a time")
-            raise self.spoiled
-        self._inside = what
+        if wrong and not self.gone and self.spoiled is None:
+            self._spoil(
+                BadAwait(f"{what} {wrong}: await it in the body itself, one at a time"),
+            )
+        if self.spoiled is None and not self.gone:
+            self._inside = what
+            return
+        self._refusals += 1
+        await asyncio.sleep(0 if self._refusals <= REFUSALS_MAX else PACE_S)
+        raise BodyGone if self.spoiled is None else self.spoiled
 
-    def leave(self) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """Let the body wait for something else."""
         self._inside = ""
+        if isinstance(error, asyncio.CancelledError):
+            # Whoever cut the wait off, the answer is still to come: only a body that goes through
+            # the journal again can be given it.
+            self.park()
+        elif self.spoiled is not None:
+            self._asked.set()
+
+    def _spoil(self, error: SaysoError) -> None:
+        self.spoiled = error
+        if not self._inside:
+            # At once, unless a step has begun: that has an outcome first.
+            self._asked.set()
+
+    def _check_late(self, name: str, late_ms: int) -> None:
+        if late_ms > self._parts.bounds.start_grace_ms:
+            self.late = f"{late_ms} ms had passed when its step {name!r} was to begin"
+            self.park()
+            raise BodyGone
 
     def _check_step(self, name: Any, fn: Any, effect: str) -> tuple[str, Effect]:
         if not isinstance(name, str) or not name or len(name) > NAME_MAX:
@@ -224,8 +258,7 @@ class DurableBody:
                 f"its code has changed: at place {self._at + 1} the journal has {had}, "
                 f"and it came to {came}{other}"
             )
-            self.gone = True
-            self._asked.set()
+            self.park()
             raise Diverged(self.diverged)
         self._at += 1
         return place
@@ -243,14 +276,19 @@ class DurableBody:
         def mine(run: Run) -> list[e.Event]:
             return verb(run, self.ref, attempt=self.attempt)
 
-        written = await self._parts.ledger.post(
-            self._run.id, mine, owned_by=self._worker, begins=self._children, quiet=True
-        )
+        try:
+            written = await self._parts.ledger.post(
+                self._run.id, mine, owned_by=self._worker, begins=self._children, quiet=True
+            )
+        except StoreError as error:
+            # Not for the body to make anything of: it would go on without its answer.
+            self.park()
+            raise BodyGone from error
         if not written.events:
             if written.run.ending:
-                raise BodyGone(f"the run is to end: {written.run.ending_why}")
+                self._spoil(BodyGone(f"the run is to end: {written.run.ending_why}"))
             self.park()
-            raise BodyGone
+            raise self.spoiled or BodyGone
         return written
 
     async def _attempt(
@@ -262,18 +300,20 @@ class DurableBody:
         except asyncio.CancelledError:
             # Parked, stopped or timed out in the middle of a step: whoever looks after the call
             # finds it without an outcome.
-            self.park()
             raise
         except BaseException as error:
             lost, outcome = read_error(error)
             if lost and effect is Effect.ONCE:
                 self.doubt = lost
-                self.gone = True
-                self._asked.set()
+                self.park()
                 raise BodyGone from error
         verb = partial(_finish, self.ref, self.attempt, outcome)
         first = self._parts.ledger.post(self._run.id, verb, owned_by=self._worker, quiet=True)
-        written = await insist(self._parts, self._run.id, verb, first, owned_by=self._worker)
+        try:
+            written = await insist(self._parts, self._run.id, verb, first, owned_by=self._worker)
+        except StoreError as error:
+            self.park()
+            raise BodyGone from error
         if not written.events:
             self.park()
             raise BodyGone
@@ -284,11 +324,6 @@ class DurableBody:
         self._asked.set()
         try:
             return await self._waiting
-        except asyncio.CancelledError:
-            # Whoever cut the wait off, the answer is still to come: only a body that goes through
-            # the journal again can be given it.
-            self.gone = True
-            raise
         finally:
             self._waiting = None
 
@@ -322,11 +357,11 @@ class _Entry:
         self._body = body
         self._what = what
 
-    def __enter__(self) -> None:
-        self._body.enter(self._what)
+    async def __aenter__(self) -> None:
+        await self._body.enter(self._what)
 
-    def __exit__(self, *_: object) -> None:
-        self._body.leave()
+    async def __aexit__(self, _: object, error: BaseException | None, *more: object) -> None:
+        self._body.leave(error)
 
 
 def _delegates(event: e.HoldOpened) -> bool:

@@ -26,9 +26,10 @@ class HotBodies:
         if self._stay_s <= 0 or self._bodies_max <= 0:
             body.park()
             return
+        place = (run_id, body.ref)
+        self._let_go(place)  # Only the latest of a call can be given its answer.
         while len(self._bodies) >= self._bodies_max:
             self._let_go(next(iter(self._bodies)))
-        place = (run_id, body.ref)
         timer = asyncio.get_running_loop().call_later(self._stay_s, self._let_go, place)
         self._bodies[place] = (body, timer)
 

@@ -12,7 +12,7 @@ from sayso.domain.transcript import Place
 from sayso.engine.attempt import Done, Doubt, Parked, Result, StepDoubt, Void, read_error
 from sayso.engine.body import DurableBody
 from sayso.engine.ports import Tool
-from sayso.errors import BodyGone, NotDone
+from sayso.errors import BodyGone, NotDone, SaysoError
 
 
 async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
@@ -30,6 +30,11 @@ async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
         return StepDoubt(why=body.doubt)
     if body.diverged:
         return Doubt(why=body.diverged)
+    if body.late:
+        return Parked(why=body.late, again=True)
+    if body.spoiled is not None:
+        body.park()
+        return Done(outcome=_spoiled(body.spoiled))
     if task is None or body.gone:
         return None
     return _result(body, task)
@@ -49,21 +54,22 @@ def _cut_off(places: Sequence[Place], why: str) -> Result | None:
     return Parked(why=why, again=True)
 
 
+def _spoiled(why: SaysoError) -> Failed:
+    kind = "Cancelled" if isinstance(why, BodyGone) else type(why).__name__
+    return Failed(error=kind, message=str(why))
+
+
 def _result(body: DurableBody, task: asyncio.Task[bytes]) -> Result:
-    if body.spoiled is not None:
-        return Done(outcome=Failed(error="BadAwait", message=str(body.spoiled)))
+    if body.unread:
+        return Doubt(
+            why=f"its code has changed: it ended {body.unread} places before its journal does"
+        )
     try:
         value = task.result()
-    except BodyGone as error:
-        return Done(outcome=Failed(error="Cancelled", message=str(error)))
     except NotDone as error:
         if not body.places:
             return Void(why=str(error))
         return Done(outcome=Failed(error="NotDone", message=str(error)))
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
         return Done(outcome=read_error(error)[1])
-    if body.unread:
-        return Doubt(
-            why=f"its code has changed: it ended {body.unread} places before its journal does"
-        )
-    return Done(outcome=Returned(value=msgspec.Raw(value)))
+    return Done(outcome=Returned(value=msgspec.Raw(value)), moves=tuple(body.moves))
