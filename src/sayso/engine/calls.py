@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
