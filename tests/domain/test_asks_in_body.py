@@ -45,9 +45,11 @@ from .build import (
     put,
     resumed,
     start,
+    started,
     stepped,
     stepping,
 )
+from .build import answer as turn_of
 from .forge import TIMED, continued, illegal, opened, revised, settled, the_hold, wondered
 
 
@@ -318,3 +320,15 @@ def test_withdrawing_one_of_several_questions_leaves_the_others():
 
     assert call(run).state is CallState.WAITING
     assert [hold.n for hold in run.holds] == [2]
+
+
+def test_what_a_body_asks_may_withdraw_what_was_asked_before():
+    run = started()
+    run = commit(run, turn_of(run, "d", "e", resolve="latest"))
+    run = commit(run, *verbs.start_calls(run, [start(call(run, "1.1"))]))
+    run = commit(run, opened(run, "1.0"))
+
+    run = put(run, QUESTION, ref="1.1")
+
+    assert [hold.call for hold in run.holds] == ["1.1"]
+    assert call(run, "1.0").state is CallState.DONE

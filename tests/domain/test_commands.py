@@ -11,7 +11,7 @@ from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.policy import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import startable, status_of
-from sayso.errors import RunFinished
+from sayso.errors import RunFinished, RunWaiting
 
 from .build import (
     APPROVE,
@@ -220,3 +220,26 @@ def test_only_the_commands_are_given_up():
     both = commit(mixed, opened(mixed, "c1"))
     after = commit(both, *verbs.drop_commands(both, now=NOW))
     assert [hold.call for hold in after.holds] == ["1.0"]
+
+
+def test_a_command_that_waits_for_its_answer_is_given_up_too():
+    run = blocked(run=launched(commanded(started())), ref="c1")
+
+    assert commit(run, *verbs.drop_commands(run, now=NOW)).commands == ()
+    body = put(launched(commanded(started())), QUESTION, ref="c1")
+    body = commit(body, *verbs.drop_commands(body, now=NOW))
+    assert call(body, "c1").state is CallState.ANSWERED
+
+
+def test_a_run_that_listens_hears_while_only_a_command_waits():
+    held_command = commit(commanded(held("d")), opened(commanded(held("d")), "c1"))
+    free = commanded(started())
+    over = apply_all(free, [turn_of(free), opened(apply(free, turn_of(free)), "c1")])
+
+    for run in (held_command, over):
+        assert status_of(run) is Status.SUSPENDED
+        with pytest.raises(RunWaiting):
+            verbs.say(run, "Hm.", by=MIRA, now=NOW)
+    with pytest.raises(RunWaiting):
+        verbs.say(held_command, "Hm.", by=MIRA, now=NOW, listens=True)
+    assert len(verbs.say(over, "Hm.", by=MIRA, now=NOW, listens=True)) == 1
