@@ -69,9 +69,41 @@ def test_only_what_works_is_a_way_to_decide_a_turn(resolve: str, siblings: str):
         illegal(run, turn, match="no way to decide")
 
 
-@pytest.mark.parametrize("siblings", ["run", "halt"])
-def test_siblings_start_while_one_is_held(siblings: str):
-    assert able(batch(Require(), None, siblings=siblings)) == ["1.1"]
+def test_siblings_start_while_one_is_held():
+    assert able(batch(Require(), None, siblings="run")) == ["1.1"]
+
+
+def test_calls_of_a_turn_that_may_be_halted_start_one_after_another():
+    run = batch(None, None, None, siblings="halt")
+
+    assert able(run) == ["1.0"]
+    assert able(begin_first(run)) == []
+    assert able(finish(begin_first(run))) == ["1.1"]
+
+
+def test_a_call_that_asks_halts_those_after_it():
+    run = finish(begin_first(batch(None, None, None, None, siblings="halt")))
+    run = blocked(run=begin_first(run), ref="1.1")
+
+    assert [row.state for row in run.strands[0].calls[2:]] == [CallState.DONE] * 2
+    assert status_of(run) is Status.SUSPENDED
+    asking = verbs.halt(run, "1.0")
+    assert asking == []
+
+
+def test_only_a_turn_that_says_so_is_halted():
+    run = begin_first(batch(None, None))
+
+    assert verbs.halt(run, "1.0") == []
+    assert verbs.halt(run, "c1") == []
+
+
+def test_a_body_that_asks_withdraws_what_was_asked_before_if_the_latest_counts():
+    run = begin_first(batch(None, Require(), resolve="latest"))
+    run = put(run, QUESTION)
+
+    assert [hold.call for hold in run.holds] == ["1.0"]
+    assert call(run, "1.1").state is CallState.DONE
 
 
 def test_siblings_that_hold_wait_for_the_one_that_is_held():

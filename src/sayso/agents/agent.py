@@ -31,7 +31,8 @@ class Agent(OneStrand):
     """Something that people start runs of: it asks its model, and calls the tools it asks for.
 
     `tools` takes what `@tool` made, and no plain functions. `output` is the type of the result, if
-    it is not text.
+    it is not text. `resolve` and `siblings` say how the calls of one turn are decided, and
+    `on_reject` what a no does: `"tell"` the model, or `"cancel"` the run.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Agent(OneStrand):
         commands: Iterable[Tool] = (),
         resolve: str = "each",
         siblings: str = "run",
+        on_reject: str = "tell",
     ) -> None:
         if type(name) is not str or not NAME.fullmatch(name):
             raise BadAgent(
@@ -67,6 +69,7 @@ class Agent(OneStrand):
             _together(name, self._offered, self.commands)
         )
         self.batch = read_batch(name, resolve, siblings)
+        self.on_reject = read_on_reject(name, on_reject)
         self._given_model = _model(name, model)
         self._model: Model | None = None
         self._output_kind = None if output is str else output
@@ -138,6 +141,13 @@ def read_batch(agent: str, resolve: str, siblings: str) -> tuple[str, str]:
             f"use one of {known}"
         )
     return resolve, siblings
+
+
+def read_on_reject(agent: str, on_reject: str) -> str:
+    """Read what a no to one of its calls does, or refuse what is nothing."""
+    if on_reject not in ("tell", "cancel"):
+        raise BadAgent(f"on_reject of the agent {agent!r} is 'tell' or 'cancel', not {on_reject!r}")
+    return on_reject
 
 
 def _together(

@@ -14,7 +14,7 @@ from sayso.domain.hold import InDoubt
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft, cut_short
-from sayso.domain.verbs import HoldRequest, Start, open_holds, unsilenced
+from sayso.domain.verbs import HoldRequest, Start, halt, open_holds, supersede, unsilenced
 
 
 def continue_call(run: Run, start: Start) -> list[e.Event]:
@@ -60,7 +60,13 @@ def ask(
     """Ask what a body, or a call that waits for its answer, wants to know."""
     if _owned(run, ref, attempt) is None or run.ending:
         return []
-    return open_holds(run, requests, now=now)
+    draft = Draft(run)
+    strand = run.strand_of(ref)
+    if strand is not None and strand.resolve == "latest":
+        draft.add(*supersede(run, now=now))
+    draft.add(*open_holds(draft.run, requests, now=now))
+    draft.add(*halt(draft.run, ref))
+    return draft.events
 
 
 def park(run: Run, ref: str, *, attempt: int, why: str, again: bool = False) -> list[e.Event]:

@@ -32,6 +32,7 @@ from sayso.domain.standing import says_yes
 from sayso.domain.value import CLOCK, Principal
 from sayso.errors import (
     AlreadyDecided,
+    BudgetSpent,
     CannotUndo,
     HoldExpired,
     NotAllowed,
@@ -104,6 +105,7 @@ def settle(
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
     if run.ending and says_yes(verdict):
         raise WrongVerdict("the run is being cancelled: the call cannot be run again")
+    _check_budget(run, hold, verdict)
     effective_at = now + undo_ms
     decision = Decision(
         verdict=verdict,
@@ -237,6 +239,22 @@ def decidable(run: Run, n: int, *, by: Principal, now: int) -> Hold:
     if hold.deadline is not None and now >= hold.deadline:
         raise HoldExpired(decision=_expiry(hold, hold.deadline))
     return hold
+
+
+def _check_budget(run: Run, hold: Hold, verdict: Verdict) -> None:
+    """Refuse what would let a run go on that has no turn left to see what became of it."""
+    if (
+        not run.turns_max
+        or run.turns + run.spent < run.turns_max
+        or run.strand_of(hold.call) is None
+    ):
+        return
+    # That something has happened can always be said, and a command needs no turn.
+    if isinstance(verdict, Approved) or (isinstance(verdict, Answered) and hold.kind != "in_doubt"):
+        raise BudgetSpent(
+            f"{run.id!r} has taken the {run.turns_max} turns that it may take, and cannot go on "
+            f"after {hold_id(run.id, hold.n)!r}: reject it, or cancel the run"
+        )
 
 
 def _expiry(hold: Hold, at: int) -> Decision:

@@ -67,7 +67,7 @@ def _startable(strand: Strand) -> list[CallRow]:
     match strand.siblings:
         case "hold" if any(_asks_first(call) for call in strand.calls):
             return []
-        case "in_order":
+        case "in_order" | "halt":
             first = next((call for call in strand.calls if call.state is not _S.DONE), None)
             return [first] if first in ready else []
         case _:

@@ -127,8 +127,10 @@ class Decider:
         digest = suspension_digest(request_id=name, members=list(digests.values()))
         if request.digest is not None and request.digest != digest:
             raise NotWhatWasShown(digest=digest)
-        asked = [one.row.n for one in found if one.row.status == "open"]
-        asked = asked or [found[0].row.n]
+        # What is decided together is decided without what else was asked at the same time.
+        whole = [one for one in found if _is_together(one)] or found
+        asked = [one.row.n for one in whole if one.row.status == "open"]
+        asked = asked or [whole[0].row.n]
         # Without a digest nobody was shown anything: then only what was never edited is decided.
         shown = digests if request.digest is not None else None
         request = msgspec.structs.replace(request, whole=True)
@@ -293,7 +295,7 @@ class Decider:
         )
         if not isinstance(ruling, Require):
             ruling = Require(risk=tool.risk)
-        return _Edit(args=args, digest=digest, ruling=ruling)
+        return _Edit(args=args, digest=digest, ruling=self._parts.bound(run, row.ref, ruling))
 
     async def _expire(self, run_id: str) -> None:
         def verb(run: Run) -> list[e.Event]:
@@ -342,6 +344,11 @@ def _check_sign_in(run: Run, n: int, verdict: Verdict) -> None:
             f"{name_approvers(hold.approvers)} to app.sign_in_url({name!r}, by=...), or use "
             "reject('why')"
         )
+
+
+def _is_together(found: HoldFound) -> bool:
+    opened = decode(found.opened)
+    return isinstance(opened, e.HoldOpened) and opened.together
 
 
 def _place(prefix: str, name: str) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sayso.domain.policy import Require
 from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
@@ -61,6 +62,13 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     deps: Any = None
     hot: HotBodies
     vault: Vault = Vault()
+
+    def bound(self, run: Run, ref: str, ruling: Require) -> Require:
+        """Make a ruling on a call that an agent's model asked for as strict as the agent wants."""
+        driver = self.drivers.get(run.agent)
+        if driver is None or driver.on_reject != "cancel" or run.strand_of(ref) is None:
+            return ruling
+        return msgspec.structs.replace(ruling, on_reject="cancel")
 
     def checks(self, run: Run) -> list[Intervention]:
         """List the gate checks of a run's agent, and of the agents above it."""
