@@ -296,3 +296,36 @@ def test_a_sign_in_is_nothing_that_is_decided_together():
         started(), turn, *verbs.open_holds(after, requests[:2], now=NOW, resolve="together")
     )
     assert not any(hold.together for hold in two.holds)
+
+
+def test_what_is_decided_together_is_taken_back_together():
+    run = batch(Require(), Require(), resolve="together")
+    for hold in run.holds:
+        run = commit(
+            run,
+            *settling.settle(run, hold.n, APPROVE, by=MIRA, now=NOW, undo_ms=5000, whole=True),
+        )
+
+    run = commit(run, *settling.undo(run, run.holds[0].n, by=MIRA, now=NOW + 1))
+
+    assert [hold.decision for hold in run.holds] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "silences, means", [(("approve", "reject"), "reject"), (("approve", "approve"), "approve")]
+)
+def test_silence_means_one_thing_for_what_is_decided_together(silences, means):
+    rulings = [Require(within_ms=9, on_silence=silence) for silence in silences]
+
+    run = batch(*rulings, resolve="together")
+
+    assert [hold.on_silence for hold in run.holds] == [means, means]
+
+
+def test_a_new_question_leaves_alone_what_is_decided_already():
+    run = batch(Require(), None, resolve="latest")
+    run = commit(run, *settling.settle(run, 1, APPROVE, by=MIRA, now=NOW, undo_ms=5000))
+
+    events = verbs.supersede(run, now=NOW + 1)
+
+    assert events == []

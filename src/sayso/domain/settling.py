@@ -145,7 +145,10 @@ def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
         raise CannotUndo
     if hold.decision.by != by:
         raise NotAllowed("only whoever decided may take the decision back")
-    return [e.DecisionUndone(hold=n, by=by, at=now)]
+    members = [other for other in run.holds if other.suspension == hold.suspension]
+    # What was decided together is taken back together.
+    undone = [other for other in members if other.together] if hold.together else [hold]
+    return [e.DecisionUndone(hold=other.n, by=by, at=now) for other in undone]
 
 
 def sweep(run: Run, *, now: int) -> list[e.Event]:
@@ -195,13 +198,25 @@ def cancel(
     return draft.events
 
 
-def withdraw(run: Run, *, by: Principal, now: int, reason: str, only: str = "") -> list[e.Event]:
-    """Take back what a run asks, or one call of it."""
+def withdraw(
+    run: Run,
+    *,
+    by: Principal,
+    now: int,
+    reason: str,
+    only: str = "",
+    decided_too: bool = True,
+) -> list[e.Event]:
+    """Take back what a run asks, or one call of it; with `decided_too`, also what is decided and
+    can still be undone.
+    """
     # A call in doubt stays open whatever happens to the run: somebody must look into it. So does
     # one that another run works on: that run is to end first.
     draft = Draft(run)
     for hold in run.holds:
         if hold.kind == "in_doubt" or hold.child or only not in ("", hold.call):
+            continue
+        if hold.decision is not None and not decided_too:
             continue
         decision = Decision(
             verdict=Withdrawn(reason=reason),

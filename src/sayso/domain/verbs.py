@@ -129,17 +129,28 @@ def open_holds(
     decided = [request for request in requests if isinstance(request.ask, Approval)]
     together = resolve == "together" and len(decided) > 1
     withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
+    silences = {request.ruling.on_silence for request in decided}
     first = draft.run.suspensions + 1
     for request in requests:
         joint = together and isinstance(request.ask, Approval)
         within = min(withins, default=None) if joint else request.ruling.within_ms
-        draft.add(_opened(draft.run, request, within, now, suspension=first, together=joint))
+        asked = _joint(request, silences) if joint else request
+        draft.add(_opened(draft.run, asked, within, now, suspension=first, together=joint))
     return draft.events
 
 
+def _joint(request: HoldRequest, silences: set[str]) -> HoldRequest:
+    """Make a request one of several that are decided alike, also by silence."""
+    silence = silences.copy().pop() if len(silences) == 1 else "reject"
+    ruling = msgspec.structs.replace(request.ruling, editable=False, on_silence=silence)
+    return msgspec.structs.replace(request, ruling=ruling)
+
+
 def supersede(run: Run, *, now: int) -> list[e.Event]:
-    """Take back what a run asks because it asks something new."""
-    return withdraw(run, by=SAYSO, now=now, reason="superseded by a later question")
+    """Take back what a run asks because it asks something new; what is decided stays decided."""
+    return withdraw(
+        run, by=SAYSO, now=now, reason="superseded by a later question", decided_too=False
+    )
 
 
 def halt(run: Run, ref: str) -> list[e.Event]:
@@ -169,8 +180,6 @@ def _opened(
     row = _call(run, request.ref)
     version = row.version + 1 if request.digest else row.version
     ruling = request.ruling
-    if together:
-        ruling = msgspec.structs.replace(ruling, editable=False)
     return e.HoldOpened(
         hold=run.holds_opened + 1,
         call=request.ref,
