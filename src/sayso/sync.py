@@ -219,6 +219,8 @@ class Sayso(_Bridged[_app.Sayso]):
             thread.stop(wait=drained)
 
     start = _started(_app.Sayso.start)
+    adopt = _started(_app.Sayso.adopt)
+    export = _of_run(_app.Sayso.export)
     decide = _bridge(_app.Sayso.decide)
     resume = _bridge(_app.Sayso.resume)
     undo = _bridge(_app.Sayso.undo)

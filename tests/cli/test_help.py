@@ -5,7 +5,7 @@ import pytest
 
 from tests.cli.conftest import finish
 
-COMMANDS = [(), ("demo",), ("show",), ("audit", "verify")]
+COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -22,7 +22,8 @@ def test_help_lists_the_commands(run_cli):
     shown = run_cli("--help").stdout
 
     listed = shown.partition("Commands:\n")[2]
-    assert re.findall(r"^  (\w+) ", listed, re.MULTILINE) == ["audit", "demo", "show"]
+    found = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+    assert found == ["adopt", "audit", "demo", "export", "show"]
 
 
 def test_the_version_is_the_one_installed(run_cli):

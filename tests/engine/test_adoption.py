@@ -16,7 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sayso import Agent, Context, Principal, RunHandle, Sayso, answer, approve, spawn, tool
+from sayso import (
+    Agent,
+    Context,
+    Policy,
+    Principal,
+    Rule,
+    RunHandle,
+    Sayso,
+    answer,
+    approve,
+    spawn,
+    tool,
+    user,
+)
 from sayso.domain.hold import HoldStatus
 from sayso.domain.run import FOLD
 from sayso.engine import adopt as adoption
@@ -220,6 +233,49 @@ async def test_a_call_under_way_is_in_doubt(home: Place, away: Place) -> None:
         assert (await completed(run)).output == "Paid."
         assert home.world.effects() == [f"{run.id}.1.0"]
         await judge(app.store)
+
+
+async def test_those_whom_the_rules_here_name_are_asked_about_a_call_in_doubt(
+    home: Place, away: Place
+) -> None:
+    inside = asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(amount: float) -> str:
+        inside.set()
+        return await asyncio.Event().wait() and "never"
+
+    async with home.app(agent(SCRIPT, pay), drain_s=0.0) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        await inside.wait()
+        data = await sent(app, run)
+
+    rules = Policy(Rule("pay", approvers=[user("boss")]))
+    async with away.app(agent(SCRIPT, pay), policy=rules) as app:
+        hold = await held(await app.adopt(data, by="mira"))
+        assert hold.approvers == ("user:boss",)
+
+
+async def test_a_body_before_its_first_step_begins_again(home: Place, away: Place) -> None:
+    leave, inside = asyncio.Event(), asyncio.Event()
+
+    @tool(durable=True)
+    async def book() -> str:
+        inside.set()
+        await leave.wait()
+        return "booked"
+
+    script = [call("book", {}), say("Booked.")]
+    async with home.app(agent(script, book)) as app:
+        run = await app.start("teller", "Book", by="mira")
+        await inside.wait()
+        data = await sent(app, run)
+        leave.set()
+
+    async with away.app(agent(script, book)) as app:
+        run = await app.adopt(data, by="mira")
+        await completed(run)
+        assert "body.parked" in await types(app, run)
 
 
 @pytest.mark.parametrize("effect", ["once", "none"])

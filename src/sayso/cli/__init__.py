@@ -22,7 +22,7 @@ CANNOT = 2
 """Exit code: it could not be done. Click uses the same for a wrong command line."""
 INTERRUPTED = 130
 
-_COMMANDS = ("audit", "demo", "show")
+_COMMANDS = ("adopt", "audit", "demo", "export", "show")
 
 
 class _Sayso(click.Group):
@@ -90,6 +90,8 @@ def main(ctx: click.Context) -> None:
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
       sayso audit verify pay.db       check that no journal was changed
+      sayso export RUN --db pay.db    write a whole run as signed JSON
+      sayso adopt FILE --db pay.db    take in a run from another store
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -114,7 +114,7 @@ def read_export(ring: KeyRing, data: object) -> Export:
         _refuse("version", "this was exported by a newer version of Sayso: upgrade this one")
     signed = _canonical(found)
     if not isinstance(signature, str) or not ring.verify(_PURPOSE, signed, signature):
-        _refuse("signature", "this was edited, or signed with keys that are not of this ring")
+        _refuse("signature", "this was edited, or signed with other keys than those here")
     try:
         # From the very bytes that were signed, whatever becomes of the data meanwhile.
         export = msgspec.json.decode(signed, type=Export)
