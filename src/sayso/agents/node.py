@@ -101,8 +101,9 @@ def _is_object(data: bytes) -> bool:
 def _read(node: str, state: Any) -> tuple[Any, Any]:
     """Read the type of a state, None if it has none, and the state to begin with."""
     if not isinstance(state, type):
-        if _is_typed(type(state)):
-            return type(state), state
+        kind = cast("Any", type(state))
+        if _is_typed(kind):
+            return kind, state
         try:
             encode_state(state)
         except BadValue as error:

@@ -314,10 +314,17 @@ class RunLoop:
         live = await self._ledger.live(self.run_id)
         if live.owner != self._worker:
             return
-        for strand in live.run.strands:
-            if strand_due(live.run, strand) and strand.name not in self._turns:
-                self._turns[strand.name] = None
-                await self._turn(strand.name, group)
+        due = [
+            strand.name
+            for strand in live.run.strands
+            if strand_due(live.run, strand) and strand.name not in self._turns
+        ]
+        self._turns.update(dict.fromkeys(due))
+        # The last one needs no task of its own; none of them waits for another's model.
+        for name in due[:-1]:
+            self._spawn(group, partial(self._turn, name, group), ())
+        for name in due[-1:]:
+            await self._turn(name, group)
 
     async def _news(self) -> None:
         if not await self._poked.wait(QUICK_S):
