@@ -1,6 +1,6 @@
 """Stop a real process at every point and every pair of points, and let fresh ones carry on.
 
-    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings]
+    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings] [--plan]
 
 One process with everything imported forks a child for each life; the child tells the story and
 kills itself with SIGKILL at its point. The next life finds only what is on disk. Prints one JSON
@@ -28,23 +28,23 @@ from tests.crash.story import RUN, Kind, World, make_agent, tell
 LIVES_MAX = 4
 
 
-def live(db: Path, world: World, kind: Kind, at: int, *, siblings: bool) -> int:
+def live(db: Path, world: World, kind: Kind, at: int, **shape: bool) -> int:
     """Fork one life that dies at a point (0: never); give its wait status."""
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
     code = 70
     try:
-        asyncio.run(_life(db, world, kind, at, siblings=siblings))
+        asyncio.run(_life(db, world, kind, at, **shape))
         code = 0
     finally:
         os._exit(code)
 
 
-async def _life(db: Path, world: World, kind: Kind, at: int, *, siblings: bool) -> None:
+async def _life(db: Path, world: World, kind: Kind, at: int, **shape: bool) -> None:
     fuse = Fuse(at, blow=lambda: _die(world, fuse))
     store = await SqliteStore.open(db)
-    await tell(store, world, fuse, kind, siblings=siblings)
+    await tell(store, world, fuse, kind, **shape)
     world.write("points", json.dumps(fuse.names))
 
 
@@ -72,7 +72,7 @@ async def inspect(db: Path) -> dict[str, Any]:
         await store.close()
 
 
-def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], *, siblings: bool) -> Any:
+def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], **shape: bool) -> Any:
     folder = root / f"{kind}-{'-'.join(map(str, crashes))}"
     folder.mkdir()
     db = folder / "story.db"
@@ -80,7 +80,7 @@ def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], *, sibl
     world = World(folder)
     deaths: list[str] = []
     for at in [*crashes, *([0] * (LIVES_MAX - len(crashes)))]:
-        status = live(db, world, kind, at, siblings=siblings)
+        status = live(db, world, kind, at, **shape)
         if os.WIFSIGNALED(status):
             deaths.append(signal.Signals(os.WTERMSIG(status)).name)
             continue
@@ -105,7 +105,8 @@ def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], *, sibl
 def main() -> None:
     kind: Any = sys.argv[1]
     root = Path(sys.argv[2])
-    pairs, siblings = "--pairs" in sys.argv, "--siblings" in sys.argv
+    pairs = "--pairs" in sys.argv
+    shape = {name: f"--{name}" in sys.argv for name in ("siblings", "plan")}
     template = root / "template.db"
 
     async def make() -> None:
@@ -118,7 +119,7 @@ def main() -> None:
         tool.spec()
 
     def case(*crashes: int) -> Any:
-        found = run_case(root, template, kind, list(crashes), siblings=siblings)
+        found = run_case(root, template, kind, list(crashes), **shape)
         print(json.dumps(found), flush=True)
         return found
 

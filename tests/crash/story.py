@@ -7,19 +7,24 @@ what is there and does what is missing, as a person at a desk and a restarted pr
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Literal
 
 from sayso import (
     Agent,
+    AssistantMessage,
     Bounds,
     Context,
     Happened,
     HoldView,
+    Message,
     NotHappened,
+    Planner,
     RunView,
     Sayso,
+    UserMessage,
     answer,
     approve,
     tool,
@@ -30,6 +35,7 @@ from sayso.testing import ScriptedModel, call, say
 from sayso.testing.fuse import Fuse, fused
 
 RUN = "run_story"
+GOAL = "Pay what is due"
 Kind = Literal["none", "keyed", "once", "probe"]
 KINDS: tuple[Kind, ...] = ("none", "keyed", "once", "probe")
 
@@ -58,8 +64,38 @@ class World:
         return self.read("payments")
 
 
-def make_agent(kind: Kind, world: World, fuse: Fuse, *, siblings: bool = False) -> Agent:
-    """A teller whose payment has the given effect, with a crash point on either side of it."""
+PLAN = {
+    "items": [
+        {"id": "a", "task": "Pay 200"},
+        {"id": "b", "task": "Pay 300"},
+        {"id": "look", "task": "Look"},
+        {"id": "sum", "task": "Add up", "after": ["a", "b", "look"]},
+    ]
+}
+
+
+def _planned(messages: tuple[Message, ...]) -> Any:
+    """Take the turns of a teller who makes a plan first; told by the messages alone."""
+    first = messages[0]
+    assert isinstance(first, UserMessage)
+    taken = sum(isinstance(message, AssistantMessage) for message in messages)
+    if first.text == GOAL:
+        return say("Done.") if taken else say(json.dumps(PLAN))
+    what, _, amount = first.text.partition("\n")[0].partition(" ")
+    if what == "Pay" and not taken:
+        return call("pay", {"amount": int(amount)})
+    if what == "Look" and not taken:
+        return call("look", {"what": "x"})
+    return say(first.text)
+
+
+def make_agent(
+    kind: Kind, world: World, fuse: Fuse, *, siblings: bool = False, plan: bool = False
+) -> Agent:
+    """A teller whose payment has the given effect, with a crash point on either side of it.
+
+    With `plan` it makes a plan first: two payments and a look beside each other, then their sum.
+    """
 
     async def probe(ctx: Context, amount: int) -> Happened | NotHappened:
         del amount
@@ -85,6 +121,8 @@ def make_agent(kind: Kind, world: World, fuse: Fuse, *, siblings: bool = False) 
         world.write("looks", what)
         return what
 
+    if plan:
+        return Planner("teller", model=ScriptedModel(_planned), tools=[pay, look])
     first: Any = call("pay", {"amount": 200})
     if siblings:
         first = [call("look", {"what": "balance"}), first, call("look", {"what": "rate"})]
@@ -93,14 +131,20 @@ def make_agent(kind: Kind, world: World, fuse: Fuse, *, siblings: bool = False) 
 
 
 async def tell(
-    store: Store, world: World, fuse: Fuse, kind: Kind, *, siblings: bool = False
+    store: Store,
+    world: World,
+    fuse: Fuse,
+    kind: Kind,
+    *,
+    siblings: bool = False,
+    plan: bool = False,
 ) -> RunView:
     """Tell the story to its end, from wherever it stands."""
-    agent = make_agent(kind, world, fuse, siblings=siblings)
+    agent = make_agent(kind, world, fuse, siblings=siblings, plan=plan)
     bounds = Bounds(look_s=0.05, start_grace_ms=60_000)
     async with Sayso(fused(store, fuse), agents=[agent], bounds=bounds) as app:
         try:
-            run = await app.start("teller", "Pay 200", by="mira", id=RUN)
+            run = await app.start("teller", GOAL, by="mira", id=RUN)
         except RunExists:
             run = app.run(RUN)
         world.write("acknowledged", "start")
@@ -118,7 +162,7 @@ async def _decide(app: Sayso, world: World, hold: HoldView) -> None:
     verdict = approve()
     if hold.kind == "in_doubt":
         world.write("doubts", hold.id)
-        if world.payments():
+        if hold.call_id in world.payments():
             verdict = answer("paid")
         else:
             world.write("again", hold.id)

@@ -116,13 +116,58 @@ def test_killed_among_siblings_every_call_has_one_outcome(shm_path: Path) -> Non
         assert len(found["looks"]) <= 2 + len(found["crashes"]) * 2, found
 
 
+def judge_plan(found: dict[str, Any]) -> None:
+    """Hold a planner's run against what must come of it wherever it died: nothing twice."""
+    types = Counter(found["types"])
+
+    assert found["status"] == "completed", found
+    assert len(found["payments"]) == len(set(found["payments"])) == 2, found
+    assert found["replays"], found
+    assert types["strand.opened.1"] == types["strand.closed.1"] == 4, found
+    # The plan, two for each item with a call, one for the sum, and the result.
+    assert types["turn.taken.1"] == 9, found
+    assert types["call.finished.1"] == 3, found
+    decided = {line for line in found["acknowledged"] if line.startswith("decide")}
+    assert types["hold.settled.1"] >= len(decided), found
+
+
+@pytest.mark.parametrize("kind", ["keyed", "once"])
+def test_killed_among_items_nothing_of_a_plan_is_repeated(kind: Kind, shm_path: Path) -> None:
+    cases = run_forks(kind, shm_path, "--plan")
+
+    for found in cases:
+        assert found["deaths"][-1] == "exit 0", found
+        judge_plan(found)
+        # A look that was under way may be repeated, one that was finished never.
+        assert len(found["looks"]) <= 1 + len(found["crashes"]), found
+    killed = [points for found in cases for points in found["points"][: len(found["crashes"])]]
+    reached = {phase(points) for points in killed}
+    assert reached == {"quiet", "started", "paid"}
+
+
+async def test_a_plan_in_memory_comes_to_the_same_after_two_deaths(tmp_path: Path) -> None:
+    async def case(*crashes: int) -> dict[str, Any]:
+        folder = tmp_path / "-".join(map(str, ("case", *crashes)))
+        folder.mkdir()
+        found = await tell_in_memory("once", World(folder), list(crashes), plan=True)
+        judge_plan(found)
+        return found
+
+    total = len((await case())["points"][0])
+    for first in range(1, total + 1):
+        single = await case(first)
+        # Each third one, and each of them after some first one.
+        for second in range(1 + first % 3, len(single["points"][-1]) + 1, 3):
+            await case(first, second)
+
+
 async def live_in_memory(
-    store: MemoryStore, clock: FakeClock, world: World, kind: Kind, at: int
+    store: MemoryStore, clock: FakeClock, world: World, kind: Kind, at: int, *, plan: bool
 ) -> list[str]:
     """Tell the story until its fuse blows; then nothing of that life goes on."""
     fuse = Fuse(at)
     others = asyncio.all_tasks()
-    story = asyncio.ensure_future(tell(store, world, fuse, kind))
+    story = asyncio.ensure_future(tell(store, world, fuse, kind, plan=plan))
     blown = asyncio.ensure_future(fuse.blown.wait())
     await asyncio.wait({story, blown}, return_when=asyncio.FIRST_COMPLETED)
     if fuse.blown.is_set():
@@ -139,10 +184,12 @@ async def live_in_memory(
     return fuse.names
 
 
-async def tell_in_memory(kind: Kind, world: World, crashes: list[int]) -> dict[str, Any]:
+async def tell_in_memory(
+    kind: Kind, world: World, crashes: list[int], *, plan: bool = False
+) -> dict[str, Any]:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    lives = [await live_in_memory(store, clock, world, kind, at) for at in [*crashes, 0]]
+    lives = [await live_in_memory(store, clock, world, kind, at, plan=plan) for at in [*crashes, 0]]
     row = await store.load(RUN)
     assert row is not None
     entries = await store.journal(RUN)
