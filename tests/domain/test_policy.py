@@ -168,6 +168,12 @@ def test_silence_never_approves_what_is_of_high_risk(risk: str):
     assert at_risk(Require(on_silence="cancel"), risk).on_silence == "cancel"
 
 
+def test_silence_gives_no_answer():
+    with pytest.raises(BadPolicy, match="silence is no answer"):
+        require(within="1h", on_silence="approve", answered=True)
+    assert require(within="1h", on_silence="fail", answered=True).on_silence == "fail"
+
+
 def test_people_whom_both_rules_name_may_decide():
     one = require(approvers=[user("ann"), user("bob")], rule="one")
     two = require(approvers=[user("bob"), user("cy")], rule="two")

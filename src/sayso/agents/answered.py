@@ -60,5 +60,5 @@ def read_answered(
     if not blocking and not client:
         return None
     question = make_form_question(asks) if isinstance(asks, str) else asks
-    ruling = require(rule=f"@tool {name}", outside=question is None, **words)
+    ruling = require(rule=f"@tool {name}", outside=question is None, answered=True, **words)
     return Answered(ruling=ruling, question=question, client=client)

@@ -94,7 +94,7 @@ class AskUser(Builtin):
     }
 
     def __init__(self, **who: Any) -> None:
-        self._ruling = require(editable=False, **who)
+        self._ruling = require(editable=False, answered=True, **who)
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate what the model asks, so that nobody is asked what cannot be answered."""

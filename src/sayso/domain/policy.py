@@ -109,9 +109,10 @@ def require(
     resolve: str = "",
     siblings: str = "",
     outside: bool = False,
+    answered: bool = False,
 ) -> Require:
     """Make a `Require`, refusing what could not work. `outside`: services may be named, too, as for
-    something that happens outside.
+    something that happens outside. `answered`: it takes an answer, which silence cannot give.
     """
     who = _named(approvers)
     if approvers is not None and not who:
@@ -127,6 +128,8 @@ def require(
         raise BadPolicy(f"{risk!r} is not a risk: use one of {', '.join(RISKS)}")
     if on_silence not in SILENCES:
         raise BadPolicy(f"{on_silence!r} is not a silence: use one of {', '.join(SILENCES)}")
+    if on_silence == "approve" and answered:
+        raise BadPolicy("silence is no answer: use on_silence='reject', 'fail' or 'cancel' here")
     if on_silence == "approve" and risk in HIGH:
         raise BadPolicy(f"silence must not approve a call of {risk} risk")
     for text in (title, why):
