@@ -24,7 +24,7 @@ from sayso.agents.single import REF, SingleCall, describe_call
 from sayso.agents.tools import check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
-from sayso.domain.hold import Verdict
+from sayso.domain.hold import Verdict, may_decide, named_as
 from sayso.domain.message import Message
 from sayso.domain.policy import Policy, duration_ms
 from sayso.domain.value import Principal
@@ -291,18 +291,20 @@ class Sayso:
         project: str | None = None,
     ) -> Page:
         """List holds, oldest first; with `by`, those that this person may decide."""
-        who = None if by is None else (f"user:{read_person(by).id}", "anyone")
+        who = None if by is None else read_person(by)
         query = HoldQuery(
             project=project or self._project,
             status=status,
-            who=who,
+            who=None if who is None else named_as(who),
             limit=limit,
             after=after,
         )
         found = await self._open_parts.store.holds(query)
         more = found and len(found) == page_size(limit)
+        # A service that owns a run is not asked for the approvals in it.
+        mine = [one for one in found if who is None or may_decide(one.row.who, who, one.row.kind)]
         return Page(
-            items=tuple(hold_view(one) for one in found), next=found[-1].key if more else None
+            items=tuple(hold_view(one) for one in mine), next=found[-1].key if more else None
         )
 
     async def say(

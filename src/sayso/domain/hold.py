@@ -238,6 +238,11 @@ def may_decide(approvers: tuple[str, ...], by: Principal, kind: str = "approval"
     return kind == "external" and by.kind == "service" and f"service:{by.id}" in approvers
 
 
+def named_as(by: Principal) -> tuple[str, ...]:
+    """Say by what approvers a principal is meant."""
+    return (f"user:{by.id}", "anyone") if by.kind == "person" else (f"{by.kind}:{by.id}",)
+
+
 def name_approvers(approvers: tuple[str, ...]) -> str:
     """Name approvers for people to read."""
     return " or ".join(who.removeprefix("user:") for who in approvers)

@@ -17,6 +17,7 @@ from sayso.domain.hold import (
     Errored,
     External,
     Rejected,
+    Withdrawn,
 )
 from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
@@ -205,9 +206,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def _value(self, decision: Decision) -> Any:
         if isinstance(decision.verdict, Answered):
             return self._durable.reveal(decision.verdict)
-        raise NotAnswered(
-            f"there is no answer: {decision.word} by {decision.by}", decision=decision
-        )
+        raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
 
 
 _OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
@@ -224,6 +223,14 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
     return Wanted(ask=made, ruling=require(editable=False, **said))
+
+
+def _why(decision: Decision) -> str:
+    match decision.verdict:
+        case Rejected(reason=why) | Withdrawn(reason=why) | Errored(message=why) if why:
+            return f"{decision.word} by {decision.by}: {why}"
+        case _:
+            return f"{decision.word} by {decision.by}"
 
 
 def _raw(value: Any) -> msgspec.Raw | None:

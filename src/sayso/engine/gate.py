@@ -134,16 +134,14 @@ class Gate:
             tool_version=tool.version,
             given=given,
         )
-        before = equal_refusal(run, digest)
-        if before is not None and before.times >= tool.asks_max:
-            reason = "this very call was refused before in this run"
-            return Admitted(call=call, outcome=Declined(reason=reason))
+        if (refused := _refused_before(run, tool, digest)) is not None:
+            return Admitted(call=call, outcome=refused)
         ruling = await self.rule(run, tool, args, checks)
         if isinstance(ruling, Forbid):
             return Admitted(call=call, outcome=Declined(reason=ruling.why, by="policy"))
         repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
-            ruling = Require(risk=tool.risk, why="It repeats a call whose outcome nobody knows.")
+            ruling = _repeating(tool)
         if isinstance(ruling, Proceed):
             return await self._let_through(run, tool, call)
         request = HoldRequest(
@@ -222,14 +220,26 @@ class Gate:
         ruling = await self.rule(run, tool, args, checks)
         if isinstance(ruling, Forbid):
             return Checked(outcome=Declined(reason=ruling.why, by="policy"))
+        fresh = row.state is CallState.READY and not row.attempt
+        # What came in doubt since the turn was taken counts as well.
+        repeats = _doubt_of(run, transcript, tool.name, args) if fresh else ""
+        if repeats and isinstance(ruling, Proceed):
+            ruling = _repeating(tool)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
         approved = row.state is CallState.APPROVED
         decision = transcript.decisions.get(row.ref) if approved else None
         if decision is not None and not upgraded and stands(run, ruling, decision):
             return await self._start(run, tool, row, args)
-        if row.state is CallState.READY and not upgraded and _is_first_look(run, row):
-            request = HoldRequest(ref=row.ref, ruling=ruling, policy_version=self.policy.version)
+        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
+            if (refused := _refused_before(run, tool, row.digest)) is not None:
+                return Checked(outcome=refused)
+            request = HoldRequest(
+                ref=row.ref,
+                ruling=ruling,
+                policy_version=self.policy.version,
+                duplicate_of=repeats,
+            )
             return Checked(request=request)
         why = "its tool was changed" if upgraded else "its rules were changed"
         request = HoldRequest(
@@ -342,10 +352,21 @@ def stands(run: Run, ruling: Require, decision: Decision) -> bool:
     return may_decide(resolve_approvers(ruling, run.by), decision.by)
 
 
-def _is_first_look(run: Run, row: CallRow) -> bool:
+def _is_in_order(run: Run, row: CallRow) -> bool:
     # Calls that take their turn one after another are asked about when it comes.
     strand = run.strand_of(row.ref)
-    return strand is not None and strand.siblings == "in_order" and not row.attempt
+    return strand is not None and strand.siblings == "in_order"
+
+
+def _refused_before(run: Run, tool: Tool, digest: str) -> Declined | None:
+    before = equal_refusal(run, digest)
+    if before is None or before.times < tool.asks_max:
+        return None
+    return Declined(reason="this very call was refused before in this run")
+
+
+def _repeating(tool: Tool) -> Require:
+    return Require(risk=tool.risk, why="It repeats a call whose outcome nobody knows.")
 
 
 def clean_text(text: str) -> str:
