@@ -6,13 +6,18 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from sayso import (
+    Context,
+    Declined,
     Failed,
     Instance,
+    Machine,
     Policy,
     Returned,
     Rule,
+    answer,
     approve,
     tool,
 )
@@ -266,3 +271,134 @@ async def test_arguments_that_do_not_fit_a_node_open_no_hold(place: Place):
     outcomes = [one.outcome for one in view.messages if hasattr(one, "outcome")]
     assert [one.error for one in outcomes] == ["BadArguments"] * 6
     assert list(tree(view)) == ["main"]
+
+
+@pytest.mark.parametrize(
+    "move, why",
+    [
+        ({"to": "clerk"}, "there is no transition from 'desk' to 'clerk'"),
+        ({"spawn": "till"}, "no instance can begin at 'till' from 'desk'"),
+        ({"spawn": "moon"}, "no instance can begin at 'moon' from 'desk'"),
+    ],
+)
+async def test_only_declared_moves_are_made(place: Place, move: dict[str, str], why: str):
+    @tool
+    def wander(me: Instance, to: str = "", spawn: str = "") -> None:
+        me.update_state(total=3)
+        if to:
+            me.transition(to)
+        else:
+            me.spawn(spawn, "x")
+
+    model = script(go=[call("wander", move), say("end")])
+    async with place.app(shop(model, [wander])) as app:
+        view = await completed(await app.start("shop", "go", by="ann"))
+
+    assert (last_outcome(view).error, last_outcome(view).message) == ("BadMove", why)
+    assert tree(view)["main"].state["total"] == 0
+
+
+async def test_whatever_an_instance_below_has_not_finished_gets_its_outcome(place: Place):
+    @tool(durable=True)
+    async def ask(ctx: Context) -> str:
+        return await ctx.ask("Well?")
+
+    work = [call("ask"), call("check", {"what": "A"})]
+    turns = [
+        call("spawn", {"node": "clerk", "input": "A"}),
+        say("..."),
+        call("transition_to_till"),
+        say("end"),
+    ]
+    model = script(go=turns, A=[work])
+    async with place.app(shop(model, lower=[ask], siblings="in_order")) as app:
+        run = await app.start("shop", "go", by="ann")
+        await suspended(run)
+        await app.say(run, "Enough.", by="ann")
+        view = await completed(run)
+        found = await journal(app.store, run.id)
+
+    assert statuses(view)["clerk.2"] == "closed"
+    ended = {one.event.call: one.event.outcome for one in found if one.type == "call.finished"}
+    (turn,) = [
+        one.event.turn
+        for one in found
+        if one.type == "turn.taken" and one.event.strand == "clerk.2"
+    ]
+    assert ended[f"{turn}.0"] == Failed(error="Cancelled", message="clerk.2 has moved on")
+    assert ended[f"{turn}.1"] == Declined(reason="clerk.2 has moved on")
+
+
+async def test_a_move_from_where_an_instance_was_is_refused(place: Place):
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def mark(me: Instance) -> None:
+        begun.set()
+        await go.wait()
+        me.update_state(total=3)
+
+    turns = [
+        call("spawn", {"node": "clerk", "input": "A"}),
+        say("..."),
+        call("check", {"what": "x"}),
+        say("end"),
+    ]
+    machine = shop(script(go=turns, A=clerk("A")))
+    desk = machine.nodes["desk"]
+    desk.commands = (*desk.commands, mark)
+    nodes = list(machine.nodes.values())
+    machine = Machine("shop", model=machine.model, nodes=nodes, root="desk")
+    async with place.app(machine) as app:
+        run = await app.start("shop", "go", by="ann")
+        await suspended(run)
+        marking = asyncio.ensure_future(app.command(run, "mark", by="ann"))
+        await begun.wait()
+        await app.command(run, "close_shop", by="ann")
+        go.set()
+        done = await marking
+
+        assert isinstance(done.outcome, Failed)
+        assert done.outcome.message == "'main' is at 'till' by now, not at 'desk'"
+        assert tree(await run.view())["main"].state["total"] == 7
+
+
+async def test_an_instance_whose_node_is_gone_tells_its_parent(place: Place):
+    def turns() -> Any:
+        return script(
+            go=[call("spawn", {"node": "clerk", "input": "A"}), say("..."), say("end")],
+            A=clerk("A"),
+        )
+
+    async with place.app(shop(turns())) as app:
+        run = await app.start("shop", "go", by="ann")
+        hold = await held(run)
+    nodes = [node for node in shop(turns()).nodes.values() if node.name != "clerk"]
+    nodes[0].spawns = ()
+    other = Machine("shop", model=turns(), nodes=nodes, root="desk")
+    async with place.app(other) as app:
+        await app.decide(hold, answer(1), by="ann")
+        view = await completed(app.run(run.id))
+
+    assert tree(view)["clerk.2"].error.endswith(
+        "is at 'clerk', which the machine does not have now"
+    )
+
+
+async def test_a_command_reports_that_what_is_waited_for_will_not_come(place: Place):
+    @tool
+    def give_up(me: Instance, why: str) -> None:
+        me.resume(error=why)
+
+    model = script(
+        go=[call("spawn", {"node": "clerk", "input": "A"}), say("..."), say("end")], A=clerk("A")
+    )
+    async with place.app(shop(model, orders=[give_up])) as app:
+        run = await app.start("shop", "go", by="ann")
+        await suspended(run)
+        await app.command(run, "give_up", {"why": "closed"}, by="ann", strand="clerk.2")
+        await completed(run)
+        found = await journal(app.store, run.id)
+
+    outcomes = [one.event.outcome for one in found if one.type == "call.finished"]
+    assert Failed(error="Errored", message="closed") in outcomes
