@@ -12,6 +12,7 @@ from typing import Any
 
 from sayso.domain import codec
 from sayso.domain import events as e
+from sayso.domain.call import Call
 from sayso.domain.hold import Approved, Expired, Withdrawn
 from sayso.domain.value import SAYSO
 from sayso.store.audit import verify
@@ -67,23 +68,34 @@ class _Run:
         self._check_effects(effects)
 
     def _TurnTaken(self, event: e.TurnTaken, at: int) -> None:
-        open_calls = [ref for ref, call in self.calls.items() if call["outcomes"] != 1]
+        open_calls = [
+            ref
+            for ref, call in self.calls.items()
+            if call["outcomes"] != 1 and not ref.startswith("c")
+        ]
         assert not open_calls, f"a turn before the outcome of {open_calls} (law 6)"
         assert event.turn == self.turns + 1, "a turn was repeated or skipped (I14)"
         self.turns = event.turn
         for call in event.calls:
-            self.calls[call.ref] = {
-                "tool": call.tool,
-                "args": bytes(call.args),
-                "digest": call.digest,
-                "outcomes": 0,
-                "attempt": 0,
-                "under_way": False,
-                "yes": None,
-                "no": False,
-                "started": [],
-                "again": 0,
-            }
+            self._ask_for(call)
+
+    def _CommandReceived(self, event: e.CommandReceived, at: int) -> None:
+        self._ask_for(event.call)
+
+    def _ask_for(self, call: Call) -> None:
+        assert call.ref not in self.calls
+        self.calls[call.ref] = {
+            "tool": call.tool,
+            "args": bytes(call.args),
+            "digest": call.digest,
+            "outcomes": 0,
+            "attempt": 0,
+            "under_way": False,
+            "yes": None,
+            "no": False,
+            "started": [],
+            "again": 0,
+        }
 
     def _HoldOpened(self, event: e.HoldOpened, at: int) -> None:
         call = self.calls[event.call]

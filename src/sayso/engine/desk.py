@@ -175,7 +175,14 @@ class Desk:
             raise UnknownAgent(f"the agent {run.agent!r} of {run_id!r} is not known here")
         args = encode_value(dict(request.args))
         key = idempotency_key(
-            run.project, request.key, "command", run_id, request.name, str(request.by), args
+            run.project,
+            request.key,
+            "command",
+            run_id,
+            request.name,
+            str(request.by),
+            args,
+            request.strand or "",
         )
         if key is not None and await is_retry(self._parts.store, key):
             return await self._commanded(run_id, request.key or "")
@@ -214,7 +221,13 @@ class Desk:
                 draft.add(*verbs.open_holds(draft.run, [asked], now=now))
             return draft.events
 
-        written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+        try:
+            written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+        except KeyReused:
+            # An impatient client may have sent the same request twice, and this is the second.
+            if key is None or not await is_retry(self._parts.store, key):
+                raise
+            return await self._commanded(run_id, request.key or "")
         received = next(one for one in written.events if isinstance(one, e.CommandReceived))
         return received.call.ref
 
