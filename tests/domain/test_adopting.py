@@ -1,9 +1,11 @@
 """What becomes of a run that comes from another store: what could start anything is asked again."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sayso.domain import adopting, settling, verbs
+from sayso.domain import adopting, bodies, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.adopting import ASKED_AGAIN, UNDER_WAY, Lore
 from sayso.domain.call import CallState
@@ -12,7 +14,7 @@ from sayso.domain.hold import answer as answered
 from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.policy import Require
 from sayso.domain.run import Run, Status
-from sayso.domain.standing import status_of
+from sayso.domain.standing import has_work, startable, status_of, stranded
 from sayso.domain.value import SAYSO
 
 from .build import (
@@ -20,6 +22,7 @@ from .build import (
     APPROVE,
     ASK,
     DELEGATION,
+    DONE,
     MIRA,
     NOW,
     QUESTION,
@@ -70,6 +73,10 @@ class Told:
             for n, ruling in enumerate(rulings)
         ]
         return self.go(*verbs.open_holds(self.run, requests, now=NOW, resolve=resolve))
+
+    def hold_one(self, ref: str) -> "Told":
+        request = verbs.HoldRequest(ref=ref, ruling=Require(within_ms=6000))
+        return self.go(*verbs.open_holds(self.run, [request], now=NOW))
 
     def decide(self, n: int = 1, verdict=APPROVE, by=MIRA, **more) -> "Told":
         return self.go(*settling.settle(self.run, n, verdict, by=by, now=NOW, **more))
@@ -315,3 +322,51 @@ def test_nothing_can_start_in_an_adopted_run_that_a_person_had_allowed():
         CallState.DOUBTED,
         CallState.DOUBTED,
     ]
+
+
+def moves_of(told: Told) -> list:
+    """What could happen next to a run, in its own store."""
+    run = told.run
+    undecided = [hold.n for hold in run.holds if hold.decision is None]
+    found = [lambda n=n, ms=ms: told.decide(n, undo_ms=ms) for n in undecided for ms in (0, 5000)]
+    due = settling.sweep(run, now=NOW + 6000)
+    found += [lambda: told.go(*due)] if due else []
+    found += [lambda r=row.ref: told.begin(r) for row in startable(run)]
+    for row in run.calls(*CallState):
+        ref, attempt = row.ref, row.attempt
+        match row.state:
+            case CallState.READY:
+                found += [lambda r=ref: told.hold_one(r)]
+            case CallState.STARTED if row.stepping:
+                end = {"attempt": attempt, "outcome": DONE}
+                found += [lambda r=ref, e=end: told.go(*bodies.finish_step(told.run, r, **e))]
+            case CallState.STARTED:
+                doubt = {"attempt": attempt, "why": "?", "ruling": ASK, "now": NOW}
+                found += [
+                    lambda r=ref: told.step("once", r),
+                    lambda r=ref: told.step("keyed", r),
+                    lambda r=ref, d=doubt: told.go(*verbs.doubt_call(told.run, r, **d)),
+                ]
+            case _:
+                pass
+    return found
+
+
+@given(data=st.data(), siblings=st.sampled_from(["run", "halt", "hold", "in_order"]))
+def test_whatever_a_run_was_in_the_middle_of_nothing_starts_unasked(data, siblings: str):
+    told = Told().ask_for("d", "e", "f", siblings=siblings)
+    for _ in range(data.draw(st.integers(0, 10))):
+        if moves := moves_of(told):
+            data.draw(st.sampled_from(moves))()
+    before = told.run
+
+    for _ in range(2):  # From there, it may be moved once more.
+        told.adopt()
+
+        run = told.run
+        assert run.calls(CallState.APPROVED, CallState.STARTED) == []
+        assert all(hold.decision is None for hold in run.holds)
+        open_before = [replace(hold, decision=None) for hold in before.holds]
+        assert list(run.holds[: len(open_before)]) == open_before
+        assert has_work(run) or run.holds
+        assert not stranded(run)

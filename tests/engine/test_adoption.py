@@ -171,6 +171,12 @@ async def test_a_run_can_come_back_as_it_was_but_for_its_travels(home: Place, aw
         kept = [entry[name] for entry in there["entries"]]
         assert [entry[name] for entry in here["entries"]][:more] == kept
     assert [entry["type"] for entry in here["entries"]][more:] == ["run.adopted"]
+    third = Place("memory", home.path.parent / "third")
+    async with third.app(teller(third.world)) as app:
+        run = await app.adopt(again, by="mira")
+        await app.decide(await held(run), approve(), by="mira")
+        await completed(run)
+        await judge(app.store, third.world, gated=("pay",))
 
 
 async def test_what_was_approved_elsewhere_is_asked_again(home: Place, away: Place) -> None:
