@@ -7,12 +7,24 @@ from typing import Any
 
 import pytest
 
-from sayso import Declined, Failed, Policy, Returned, Rule, answer, approve
+from sayso import (
+    Declined,
+    Failed,
+    Instance,
+    Machine,
+    Node,
+    Policy,
+    Returned,
+    Rule,
+    answer,
+    approve,
+    tool,
+)
 from sayso.errors import UnknownRun
 from sayso.testing import call, say
 
 from .kit import Place, completed, suspended, types, until
-from .machines import HIRES, clerk, said, script, shop, statuses, tree
+from .machines import HIRES, check, clerk, said, script, shop, statuses, tree
 
 GO = [HIRES, *[say("...") for _ in range(5)]]
 
@@ -249,3 +261,49 @@ async def test_commands_before_the_first_turn_find_the_root(place: Place):
         view = await completed(run)
 
     assert tree(view)["main"].state["note"] == "early"
+
+
+async def test_the_root_does_not_end_the_run_over_an_instance_that_has_just_begun(place: Place):
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> Any:
+        asked.set()
+        await go.wait()
+        return say("end")
+
+    model = script(go=[slow, say("C is back")], C=clerk("C"))
+    async with place.app(shop(model)) as app:
+        run = await app.start("shop", "go", by="ann")
+        await asked.wait()
+        await app.command(run, "hire", {"input": "C"}, by="ann")
+        await until(lambda: _is(run, "clerk.2", "waiting"))
+        go.set()
+        view = await suspended(run)
+        await app.decide(view.holds[0], answer(1), by="ann")
+
+        assert (await completed(run)).output == "C is back"
+
+
+async def test_a_command_that_its_node_does_not_have_any_more_does_not_run(place: Place):
+    policy = Policy(Rule("remark"))
+
+    @tool
+    def remark(me: Instance) -> None:
+        me.update_state(note="remarked")
+
+    def machine(*commands: Any) -> Machine:
+        turns = script(go=[call("check", {"what": "x"}), say("end")])
+        desk = Node("desk", tools=[check], commands=commands, state={"note": ""})
+        return Machine("m", model=turns, root="desk", nodes=[desk, Node("b", commands=[remark])])
+
+    async with place.app(machine(remark), policy=policy) as app:
+        run = await app.start("m", "go", by="ann")
+        await suspended(run)
+        asked = await app.command(run, "remark", by="ann")
+    async with place.app(machine(), policy=policy) as app:
+        await app.decide(asked.holds[0], approve(), by="ann")
+        done = await app.run(run.id).command("c1")
+
+        assert isinstance(done.outcome, Failed)
+        assert done.outcome.error == "UnknownTool"
+        assert tree(await app.run(run.id).view())["main"].state == {"note": ""}
