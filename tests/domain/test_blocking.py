@@ -25,6 +25,7 @@ from .build import (
     blocked,
     call,
     cancelled,
+    commanded,
     commit,
     decided,
     executing,
@@ -81,8 +82,29 @@ def test_what_is_answered_is_the_outcome(ask, verdict: Verdict, becomes: Outcome
     after = commit(run, *events)
     assert call(after).state is CallState.DONE
     assert status_of(after) is Status.RUNNING
-    assert after.refusals == ()
+    assert [one.digest for one in after.refusals] == (
+        [call(run).digest] if isinstance(verdict, Rejected) else []
+    )
     assert after.doubts == ()
+
+
+@pytest.mark.parametrize("ask, refused", [(QUESTION, ["d"]), (EXTERNAL, [])])
+def test_silence_refuses_a_question_but_nothing_that_happens_outside(ask, refused: list[str]):
+    run = blocked(ask, ruling=TIMED)
+
+    after = commit(run, *settling.sweep(run, now=late(run)))
+
+    assert [one.digest for one in after.refusals] == refused
+
+
+def test_a_command_that_is_declined_may_be_given_again():
+    run = commanded(asked("d"))
+    start = verbs.Start(ref="c1", digest="c", worker="w", tick=1, timeout_ms=1)
+    run = commit(run, *verbs.start_calls(run, [start]))
+
+    after = decided(blocked(run=run, ref="c1"), 1, Rejected())
+
+    assert after.refusals == ()
 
 
 def test_a_sealed_answer_is_an_outcome_only_as_it_may_be_seen():

@@ -246,14 +246,33 @@ def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -
         return with_call(run, move(run, hold.call, event, ANSWER_MOVES))
     if hold.then == "start" and says_yes(decision.verdict):
         return with_call(run, replace(move(run, hold.call, event, YES_MOVES), approved=True))
-    refused = isinstance(decision.verdict, Rejected | Expired)
-    if hold.kind == "approval" and refused and hold.version == 1:
-        before = equal_refusal(run, hold.digest)
-        others = tuple(r for r in run.refusals if r.digest != hold.digest)
+    digest = _refused(run, hold, decision)
+    if digest:
+        before = equal_refusal(run, digest)
+        others = tuple(r for r in run.refusals if r.digest != digest)
         times = before.times + 1 if before else 1
-        refusal = Refusal(digest=hold.digest, hold=hold.n, times=times)
+        refusal = Refusal(digest=digest, hold=hold.n, times=times)
         run = replace(run, refusals=(*others, refusal))
     return run
+
+
+def _refused(run: Run, hold: Hold, decision: Decision) -> str:
+    """Give the digest of the call that a decision refuses, as its model asked for it; or nothing.
+
+    Whoever declines to answer has refused the call that asks: put again, it would only tire them.
+    That nothing came from outside in time refuses nothing; nor is a command asked by a model.
+    """
+    row = run.call(hold.call)
+    match decision.verdict:
+        case Rejected():
+            kinds = ("approval", "question", "external")
+        case Expired():
+            kinds = ("approval", "question")
+        case _:
+            return ""
+    if row is None or row.version != 1 or hold.kind not in kinds:
+        return ""
+    return row.digest if hold.kind == "approval" or run.strand_of(hold.call) else ""
 
 
 def _open_hold(run: Run, n: int) -> Hold:
