@@ -24,6 +24,7 @@ from sayso import (
     question,
     tool,
 )
+from sayso.engine.ports import Answer, Prompt
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.kit import Place
 
@@ -45,6 +46,18 @@ DECISION = question(
 CONFIRM = call("displayConfirmation", {"action": "Delete 500 records"})
 DELETE = call("deleteRecords", {"count": 500})
 LOOK = call("countRecords", {"table": "old"})
+
+
+class _Watched(ScriptedModel):
+    """A model that writes down what it is given."""
+
+    def __init__(self, turn: Any, prompts: list[Prompt]) -> None:
+        super().__init__(turn)
+        self._prompts = prompts
+
+    async def answer(self, prompt: Prompt, emit: Any) -> Answer:
+        self._prompts.append(prompt)
+        return await super().answer(prompt, emit)
 
 
 class Art:
@@ -70,6 +83,8 @@ class Art:
         self.plan = plan or chain(items)
         self.shown: list[tuple[Message, ...]] = []
         """What the models of items were given, prompt by prompt."""
+        self.prompts: list[Prompt] = []
+        """The same, with instructions and tools; the main strand's as well."""
         words: dict[str, Any] = {"asks": DECISION, "effect": "none", **(dialogue or {})}
 
         @tool(name="displayConfirmation", blocking=True, **words)
@@ -90,7 +105,7 @@ class Art:
 
         self.planner = Planner(
             "clerk",
-            model=ScriptedModel(self._turn),
+            model=_Watched(self._turn, self.prompts),
             instructions="You keep the records of the town hall.",
             tools=[confirm, delete, look, *tools],
             siblings=siblings,
