@@ -433,6 +433,21 @@ async def test_a_time_that_ran_out_while_nobody_was_there_counts_at_the_next_sta
         await completed(app.run(run.id))
 
 
+async def test_silence_answers_nothing_that_a_body_asks(place: Place):
+    @tool(durable=True)
+    async def ask(ctx: Context) -> Any:
+        return await ctx.ask("Sure?", within="1h", on_silence="approve")
+
+    @tool
+    async def wait(ctx: Context) -> Any:
+        return ctx.suspend(within="1h", on_silence="approve")
+
+    async with place.app(agent([[call("ask"), call("wait")], say("No.")], ask, wait)) as app:
+        view = await completed(await app.start("teller", "go", by="mira"))
+
+    assert [one.outcome.error for one in view.messages[2:4]] == ["BadPolicy", "BadPolicy"]
+
+
 # Section 7, phase 3: other devices.
 
 

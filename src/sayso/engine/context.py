@@ -152,7 +152,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     async def external(self, reason: str = "", metadata: Any = None, **options: Any) -> Any:
         """Wait until something outside reports; give what it reports."""
         ask = External(reason=reason, metadata=_raw(metadata))
-        ruling = require(title=reason, editable=False, outside=True, **options)
+        ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
         (decision,) = await self._durable.put([Wanted(ask=ask, ruling=ruling)])
         return self._value(decision)
 
@@ -194,7 +194,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         if question is not None:
             return Suspend(wanted=_question(question, options))
         ask = External(reason=reason, metadata=_raw(metadata))
-        ruling = require(title=reason, editable=False, outside=True, **options)
+        ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
         return Suspend(wanted=Wanted(ask=ask, ruling=ruling))
 
     @property
@@ -222,7 +222,7 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
     else:
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
-    return Wanted(ask=made, ruling=require(editable=False, **said))
+    return Wanted(ask=made, ruling=require(editable=False, answered=True, **said))
 
 
 def _why(decision: Decision) -> str:
