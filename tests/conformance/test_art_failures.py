@@ -373,7 +373,7 @@ async def test_nothing_is_delegated_before_the_gate_of_the_same_turn(place: Plac
 
     helper = Agent("helper", model=ScriptedModel(work))
 
-    @tool(approval=True, on_reject="cancel", effect="once")
+    @tool(approval=True, effect="once")
     async def pay(amount: int) -> None: ...
 
     turn = [call("spawn", {"agent": "helper", "input": "Send it."}), call("pay", {"amount": 5})]
@@ -382,6 +382,7 @@ async def test_nothing_is_delegated_before_the_gate_of_the_same_turn(place: Plac
         tools=[spawn("helper"), pay],
         items={"clean": [turn, say("Done.")]},
         siblings="hold",
+        on_reject="cancel",
     )
 
     async with place.app(art.planner, helper) as app:

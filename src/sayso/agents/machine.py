@@ -45,6 +45,7 @@ class Machine(Agent):
         check_for_intervention: Intervention | None = None,
         resolve: str = "each",
         siblings: str = "run",
+        on_reject: str = "tell",
     ) -> None:
         self.nodes: Mapping[str, Node] = MappingProxyType(_nodes(name, nodes))
         self.root = root
@@ -63,6 +64,7 @@ class Machine(Agent):
             check_for_intervention=check_for_intervention,
             resolve=resolve,
             siblings=siblings,
+            on_reject=on_reject,
         )
 
     def __repr__(self) -> str:

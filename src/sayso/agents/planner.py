@@ -84,6 +84,7 @@ class Planner(Agent):
         commands: Iterable[Tool] = (),
         resolve: str = "each",
         siblings: str = "run",
+        on_reject: str = "tell",
     ) -> None:
         super().__init__(
             name,
@@ -98,6 +99,7 @@ class Planner(Agent):
             commands=commands,
             resolve=resolve,
             siblings=siblings,
+            on_reject=on_reject,
         )
         self.items_max = read_count(name, "items_max", items_max)
         self.replans_max = read_count(name, "replans_max", replans_max, least=0)
