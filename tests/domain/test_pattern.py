@@ -1,6 +1,5 @@
 import re
 import warnings
-import warnings
 from typing import Any
 
 import pytest
@@ -55,9 +54,6 @@ def as_python(pattern: str) -> re.Pattern[str]:
     # A dollar in a class, or an escaped one, is only a dollar.
     parts = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
     with warnings.catch_warnings():
-        # It warns of what a class may mean in some Python to come.
-        warnings.simplefilter("ignore", FutureWarning)
-        with warnings.catch_warnings():
         # It warns of what a class may mean in some Python to come.
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile("".join(r"\Z" if part == "$" else part for part in parts), re.ASCII)
