@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Declined
-from sayso.domain.hold import Rejected, SignIn, Withdrawn, answer
+from sayso.domain.hold import Rejected, SignIn, Verdict, Withdrawn, answer
 from sayso.domain.lifecycle import apply_all
 from sayso.domain.policy import BATCHES, Require
 from sayso.domain.run import Run, Status
@@ -24,6 +24,7 @@ from .build import (
     blocked,
     call,
     cancelled,
+    commanded,
     commit,
     decided,
     finish,
@@ -329,3 +330,42 @@ def test_a_new_question_leaves_alone_what_is_decided_already():
     events = verbs.supersede(run, now=NOW + 1)
 
     assert events == []
+
+
+def at_once(run: Run, verdict: Verdict) -> Run:
+    events: list[e.Event] = []
+    after = run
+    for hold in run.holds:
+        told = settling.settle(after, hold.n, verdict, by=MIRA, now=NOW, whole=True, alone=False)
+        events += told
+        after = apply_all(after, told)
+    return commit(run, *events, *settling.follow(run, after, events))
+
+
+def test_a_no_to_all_is_a_no_to_each_even_if_it_ends_the_run():
+    run = at_once(together(*[Require(on_reject="cancel")] * 3), Rejected(reason="no"))
+
+    assert run.final == "cancelled"
+    assert len(run.refusals) == 3
+
+
+def test_a_yes_to_all_lets_all_start():
+    assert able(at_once(together(Require(), Require()), APPROVE)) == ["1.0", "1.1"]
+
+
+def test_what_is_not_effective_yet_has_no_consequences():
+    run = together(Require(), Require())
+    told = settling.settle(
+        run, 1, Rejected(), by=MIRA, now=NOW, whole=True, alone=False, undo_ms=1000
+    )
+
+    assert settling.follow(run, apply_all(run, told), told) == []
+    assert settling.follow(run, run, [e.RunResumed()]) == []
+
+
+def test_a_call_that_is_over_with_one_answer_is_not_ended_twice():
+    run = commanded(started())
+    run = commit(run, *verbs.start_calls(run, [start(call(run, "c1"))]))
+    run = put(run, QUESTION, QUESTION, ref="c1", ruling=Require(on_reject="cancel"))
+
+    assert at_once(run, Rejected()).final == "cancelled"

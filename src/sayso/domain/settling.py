@@ -82,10 +82,12 @@ def settle(
     key: str = "",
     note: str = "",
     whole: bool = False,
+    alone: bool = True,
 ) -> list[e.Event]:
     """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`.
 
-    `whole`: all of its suspension is being decided, as some holds demand. With `undo_ms` it counts
+    `whole`: all of its suspension is being decided, as some holds demand. Not `alone`: others are
+    decided at once, and what comes of it is left to `follow`. With `undo_ms` it counts
     only after that time, but from the hold's deadline on at the latest: taken back later it would
     leave a hold that nobody may decide any more.
     """
@@ -117,7 +119,23 @@ def settle(
         key=key,
         note=note,
     )
-    return _settled(run, hold, decision)
+    return _settled(run, hold, decision) if alone else [_settling(hold, decision)]
+
+
+def follow(before: Run, run: Run, events: Sequence[e.Event]) -> list[e.Event]:
+    """Say what comes of holds that were settled at once. What one of them leads to, such as the end
+    of the run, must not take back what was decided of the others.
+    """
+    draft = Draft(run)
+    for event in events:
+        if not isinstance(event, e.HoldSettled) or run.hold(event.hold) is not None:
+            continue  # It is not effective yet.
+        hold = before.hold(event.hold)
+        assert hold is not None, "what was settled was open before"
+        # Its call may be over already, with another one of these.
+        if draft.run.call(hold.call) is not None:
+            draft.add(*_consequences(draft.run, hold, event.decision))
+    return draft.events
 
 
 def settle_child(
@@ -285,10 +303,14 @@ def _expiry(hold: Hold, at: int) -> Decision:
 
 def _settled(run: Run, hold: Hold, decision: Decision, *, turns: int = 0) -> list[e.Event]:
     draft = Draft(run)
-    draft.add(e.HoldSettled(hold=hold.n, version=hold.version, decision=decision, turns=turns))
+    draft.add(_settling(hold, decision, turns=turns))
     if decision.effective_at <= decision.at:
         draft.add(*_consequences(draft.run, hold, decision))
     return draft.events
+
+
+def _settling(hold: Hold, decision: Decision, *, turns: int = 0) -> e.HoldSettled:
+    return e.HoldSettled(hold=hold.n, version=hold.version, decision=decision, turns=turns)
 
 
 def _consequences(run: Run, hold: Hold, decision: Decision) -> list[e.Event]:

@@ -161,14 +161,14 @@ class Decider:
         edit = await self._edit(run_id, ns, request)
 
         def verb(run: Run) -> list[e.Event]:
-            found: list[e.Event] = []
+            before, found = run, list[e.Event]()
             for n in ns:
                 shown = request.digest if digests is None else digests[n]
                 settling.check_shown(run, n, shown)
-                events = self._events(run, n, request, verdicts[n], edit)
+                events = self._events(run, n, request, verdicts[n], edit, alone=len(ns) == 1)
                 run = apply_all(run, events)
                 found += events
-            return found
+            return found if len(ns) == 1 else found + settling.follow(before, run, found)
 
         try:
             written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
@@ -225,7 +225,14 @@ class Decider:
         )
 
     def _events(
-        self, run: Run, n: int, request: Decide, verdict: Verdict, edit: _Edit | None
+        self,
+        run: Run,
+        n: int,
+        request: Decide,
+        verdict: Verdict,
+        edit: _Edit | None,
+        *,
+        alone: bool,
     ) -> list[e.Event]:
         now = self._parts.store.now()
         found: list[e.Event] = []
@@ -254,6 +261,7 @@ class Decider:
             key=request.key or "",
             note=request.note,
             whole=request.whole,
+            alone=alone,
         )
         if not request.signed_in:
             _check_sign_in(run, n, verdict)
