@@ -275,6 +275,18 @@ def test_a_decision_that_did_not_count_yet_is_dropped(now: int):
     assert call(told.run).state is CallState.HELD
 
 
+def test_what_was_decided_together_and_did_not_count_yet_is_dropped_together():
+    told = Told().ask_for("d", "e", resolve="together").hold(ASK, ASK, resolve="together")
+    before = told.run.holds
+    for n in (1, 2):
+        told.decide(n, whole=True, undo_ms=5000)
+
+    undone = told.adopt()
+
+    assert [type(event) for event in undone] == [e.DecisionUndone] * 2
+    assert told.run.holds == before
+
+
 @pytest.mark.parametrize(
     "run",
     [
