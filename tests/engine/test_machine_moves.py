@@ -21,6 +21,8 @@ from sayso import (
     approve,
     tool,
 )
+from sayso.domain.hold import Withdrawn
+from sayso.errors import ModelFailed
 from sayso.testing import call, say
 
 from .kit import Place, completed, held, journal, suspended, until
@@ -145,8 +147,11 @@ async def _outcomes(place: Place, run_id: str) -> list[Any]:
     ]
 
 
-async def test_an_instance_that_cedes_rests_until_what_is_below_it_is_over(place: Place):
-    begun, go = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_instance_that_ends_rests_until_what_is_below_it_is_over(
+    place: Place, *, fails: bool
+):
+    begun, go, slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @tool
     async def work() -> str:
@@ -154,34 +159,79 @@ async def test_an_instance_that_cedes_rests_until_what_is_below_it_is_over(place
         await go.wait()
         return "worked"
 
+    async def late() -> Any:
+        await slow.wait()
+        if fails:
+            raise ModelFailed("out of tokens")
+        return call("cede", {"payload": "A"})
+
     model = script(
         go=[call("spawn", {"node": "clerk", "input": "A"}), say("..."), say("end")],
-        A=[call("spawn", {"node": "clerk", "input": "B"}), call("cede", {"payload": "A"})],
+        A=[call("spawn", {"node": "clerk", "input": "B"}), late],
         B=[[call("work"), call("spawn", {"node": "clerk", "input": "C"})]],
         C=clerk("C"),
     )
-    slow = asyncio.Event()
-    inner = model.answer
-
-    async def answer_late(prompt: Any, emit: Any) -> Any:
-        if prompt.messages[0].text == "A" and len(prompt.messages) > 1:
-            await slow.wait()
-        return await inner(prompt, emit)
-
-    model.answer = answer_late  # pyright: ignore[reportAttributeAccessIssue]
     async with place.app(shop(model, lower=[work])) as app:
         run = await app.start("shop", "go", by="ann")
         await begun.wait()
         await until(lambda: waits(run, "clerk.4"))
         slow.set()
         await until(lambda: _is(run, "clerk.4", "closed"))
+        await until(lambda: _rested(app.store, run.id, "clerk.2"))
         assert statuses(await run.view())["clerk.2"] == "active"
 
         go.set()
         view = await completed(run)
 
-    assert said(view) == ['clerk.2 has ceded: "A"']
+    assert said(view) == [
+        "clerk.2 could not go on: the model failed: out of tokens"
+        if fails
+        else 'clerk.2 has ceded: "A"'
+    ]
     assert set(statuses(view).values()) == {"closed"}
+
+
+async def test_a_model_that_fails_after_its_instance_was_to_end_changes_nothing(place: Place):
+    begun, go, slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        begun.set()
+        await go.wait()
+        return "worked"
+
+    async def late() -> Any:
+        await slow.wait()
+        raise ModelFailed("out of tokens")
+
+    turns = [
+        call("spawn", {"node": "clerk", "input": "A"}),
+        say("..."),
+        call("transition_to_till"),
+        say("..."),
+        say("end"),
+    ]
+    model = script(
+        go=turns, A=[call("spawn", {"node": "clerk", "input": "B"}), late], B=[call("work")]
+    )
+    async with place.app(shop(model, lower=[work])) as app:
+        run = await app.start("shop", "go", by="ann")
+        await begun.wait()
+        await app.say(run, "Enough.", by="ann")
+        await until(lambda: _at(run, "main", "till"))
+        slow.set()
+        await until(lambda: _rested(app.store, run.id, "clerk.2"))
+
+        go.set()
+        view = await completed(run)
+
+    assert said(view) == ["Enough.", "clerk.2 is over."]
+    assert tree(view)["clerk.2"].error == ""
+
+
+async def _rested(store: Any, run_id: str, name: str) -> bool:
+    turns = [one.event for one in await journal(store, run_id) if one.type == "turn.taken"]
+    return any(turn.strand == name and not turn.calls for turn in turns)
 
 
 async def _is(run: Any, name: str, status: str) -> bool:
@@ -402,3 +452,18 @@ async def test_a_command_reports_that_what_is_waited_for_will_not_come(place: Pl
 
     outcomes = [one.event.outcome for one in found if one.type == "call.finished"]
     assert Failed(error="Errored", message="closed") in outcomes
+
+
+async def test_a_command_that_was_not_allowed_in_time_goes_with_its_node(place: Place):
+    turns = [HIRES, say("..."), call("transition_to_till"), say("end")]
+    model = script(go=turns, A=clerk("A"), B=clerk("B"))
+    async with place.app(shop(model), policy=Policy(Rule("hire"))) as app:
+        run = await app.start("shop", "go", by="ann")
+        await suspended(run)
+        asked = await app.command(run, "hire", {"input": "C"}, by="ann")
+        await app.say(run, "Enough.", by="ann")
+        await completed(run)
+
+        decision = (await app.hold(asked.holds[0])).decision
+        assert decision is not None
+        assert decision.verdict == Withdrawn(reason="main has moved on")

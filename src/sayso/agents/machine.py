@@ -81,9 +81,7 @@ class Machine(Agent):
         """Give what people can invoke on an instance where it is now."""
         kept = decode_kept(self.data_of(scene, strand))
         node = None if kept is None else self.nodes.get(kept.node)
-        if node is None or scene.run.strand(strand) is None:
-            return NO_COMMANDS
-        return {tool.name: tool for tool in node.commands}
+        return NO_COMMANDS if node is None else {tool.name: tool for tool in node.commands}
 
     def next(self, scene: Scene, strand: str) -> Prompt | Change:
         """Ask the model as the instance's node says, or let the instance leave."""
