@@ -150,6 +150,9 @@ class FunctionTool(Generic[P, R]):
         result = await _run(self._fn, kwargs, self.name)
         if isinstance(result, Suspend):
             return result
+        if ctx.suspends:
+            # Whoever called it and forgot to return it must not find that nobody was asked.
+            return _forgotten(self.name, ctx.suspends, result)
         if self._answered is not None:
             return self._answered.after(result)
         return keep_result(result)
@@ -424,6 +427,15 @@ def _timeout_ms(name: str, timeout: str | float) -> int:
 def _summary(fn: Callable[..., Any]) -> str:
     paragraph = (inspect.getdoc(fn) or "").strip().split("\n\n", 1)[0]
     return " ".join(paragraph.split())
+
+
+def _forgotten(name: str, made: list[Suspend], result: Any) -> Suspend:
+    if result is None and len(made) == 1:
+        return made[0]
+    raise BadTool(
+        f"the body of {name!r} called ctx.suspend() and went on: end it with "
+        "`return ctx.suspend(...)`, once"
+    )
 
 
 async def _run(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -> Any:

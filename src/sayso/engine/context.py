@@ -108,6 +108,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     body: Body | None = None
     moves: list[Any] = []
     """What the call changes in its run beside its outcome; it counts only if the call returns."""
+    suspends: list[Suspend] = []
+    """What `suspend` has made. One that is not returned is a mistake, never an outcome."""
     data: bytes | None = None
     """What the agent keeps of the strand."""
     tokens: Tokens = msgspec.field(default_factory=Tokens)
@@ -192,10 +194,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         Without a question whatever is sent is the outcome; `metadata` goes along to whoever sends.
         """
         if question is not None:
-            return Suspend(wanted=_question(question, options))
-        ask = External(reason=reason, metadata=_raw(metadata))
-        ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
-        return Suspend(wanted=Wanted(ask=ask, ruling=ruling))
+            wanted = _question(question, options)
+        else:
+            ask = External(reason=reason, metadata=_raw(metadata))
+            ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
+            wanted = Wanted(ask=ask, ruling=ruling)
+        self.suspends.append(Suspend(wanted=wanted))
+        return self.suspends[-1]
 
     @property
     def _durable(self) -> Body:
