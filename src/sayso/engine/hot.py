@@ -45,6 +45,11 @@ class HotBodies:
             return None
         return body
 
+    def forget(self, run_id: str) -> None:
+        """Let those of a run go that is to end: they never get their answers."""
+        for place in [place for place in self._bodies if place[0] == run_id]:
+            self._let_go(place)
+
     def let_go(self) -> None:
         """Let all of them go: this process is about to end."""
         for place in list(self._bodies):

@@ -55,6 +55,8 @@ class Worker:
 
     def notice(self, run: Run, owner: str) -> None:
         """Hear of a committed write to a run."""
+        if run.ending or run.final:
+            self._parts.hot.forget(run.id)
         if run.id in self._loops or (owner == self.id and status_of(run) is Status.RUNNING):
             self._adopt(run.id)
 
