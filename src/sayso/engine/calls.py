@@ -170,7 +170,11 @@ async def _run_durable(
 async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Result | None:
     result = await run_leg(body, tool)
     if result is None and not body.gone:
-        parts.hot.keep(run_id, body)
+        run = (await parts.ledger.live(run_id)).run
+        if run.ending or run.final:
+            body.park()  # It came to an end while the body was asking.
+        else:
+            parts.hot.keep(run_id, body)
     return result
 
 
