@@ -13,8 +13,9 @@ begins others does so in the append that waits for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
@@ -261,7 +262,7 @@ class Ledger:
     async def _finish(
         self, run_id: str, send: Callable[..., Sent | None], sent: Sent | None
     ) -> Written:
-        above: list[Live] = []
+        above: dict[str, Live] = {}
         for _ in range(TRIES_MAX):
             if sent is not None:
                 written = await self._landed(sent)
@@ -272,7 +273,10 @@ class Ledger:
             try:
                 sent = send(live, above)
             except _AboveNeeded as needed:
-                above.append(await self._open(needed.run_id))
+                known = above.get(needed.run_id)
+                if known is not None:
+                    await known.idle.wait()
+                above[needed.run_id] = await self._open(needed.run_id)
                 sent = None
                 continue
             except _FoldNeeded:
@@ -283,7 +287,7 @@ class Ledger:
                 if committed:
                     raise
                 sent = None
-            above = []
+            above = {}
             if sent is None and committed:
                 return Written(run=live.run, owner=live.owner)
             if sent is None:
@@ -325,7 +329,7 @@ class Ledger:
     def _send(
         self,
         live: Live,
-        above: Sequence[Live] = (),
+        above: Mapping[str, Live] = MappingProxyType({}),
         *,
         verb: Verb,
         takes: Takes | None,
@@ -341,13 +345,15 @@ class Ledger:
         if not events:
             return None
         parts = [self._part(live, events, takes=takes, key=key, owned_by=owned_by, quiet=quiet)]
-        waiting = iter(above)
         # An end may be the end of the run above as well, and so on.
         while (run := parts[-1].run).final and run.parent:
-            one = next(waiting, None)
-            if one is None:
+            one = above.get(run.parent)
+            if one is None or one.stale:
                 raise _AboveNeeded(run.parent)
             news = self._news(parts[-1], one.run)
+            if not news and one.pending:
+                # What is under way may fail: only a committed run waits for nobody.
+                raise _AboveNeeded(run.parent)
             if not news:
                 break
             parts.append(self._part(one, news, takes=takes))
@@ -443,6 +449,9 @@ class Ledger:
         live = await self._read(run_id)
         known = self._lives.get(run_id)
         if known is not None and not known.stale and known.run.seq >= live.run.seq:
+            if known.last == live.last:
+                # A claim gives a run its owner without an entry, and nothing takes it so.
+                known.owner = known.owner or live.owner
             return known
         if known is not None:
             known.stale = True
