@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from sayso import (
     tool,
 )
 from sayso.errors import ModelFailed, RunWaiting
+from sayso.store.keyring import VARIABLE, new_key
 from sayso.testing import ScriptedModel, call, say
 
 from .kit import Place, completed, finished, held, suspended, until
@@ -313,3 +316,19 @@ async def test_an_instance_begins_while_the_model_of_another_takes_its_time(plac
         go.set()
         await app.decide((await suspended(run)).holds[0], answer(1), by="ann")
         await completed(run)
+
+
+async def test_a_whole_machine_goes_to_another_store_and_on(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setenv(VARIABLE, new_key())
+    here, there = Place("sqlite", tmp_path / "here"), Place("sqlite", tmp_path / "there")
+    async with here.app(two_clerks()) as app:
+        run = await app.start("shop", "go", by="ann")
+        before = await suspended(run)
+        data = await app.export(run, by="ann")
+    async with there.app(two_clerks()) as app:
+        moved = await app.adopt(json.loads(json.dumps(data)), by="ann")
+        view = await suspended(moved)
+        assert view.tree == before.tree
+        for hold in view.holds:
+            await app.decide(hold, answer(1), by="ann")
+        assert (await completed(moved)).output == "both are back"
