@@ -15,6 +15,7 @@ from sayso import (
     Sayso,
     answer,
     approve,
+    question,
     reject,
     tool,
 )
@@ -310,6 +311,45 @@ async def test_a_thread_that_is_not_suspended_cannot_be_resumed(place: Place):
         assert refused.value.decision.verdict == YES
         assert await run.view() == view
     assert art.effects == ["deleted 500"]
+
+
+TEAMS = [
+    {"value": "a", "label": "Team A", "description": "on call"},
+    {"value": "b", "label": "Team B"},
+]
+FEEDBACK: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "boolean": ({"kind": "yes_no"}, False, "no"),
+    "confirm": ({"kind": "yes_no"}, True, 1),
+    "text": ({"length_min": 2, "length_max": 5, "pattern": "[a-z]+"}, "okay", "O"),
+    "select": ({"options": TEAMS}, "a", "Team A"),
+    "multiselect": ({"kind": "choices", "options": TEAMS, "picks_min": 1}, ["b", "a"], []),
+    "number": ({"kind": "number", "number_min": 1, "number_max": 9}, 4.5, 10),
+    "date": ({"kind": "date"}, "2026-11-16", "tomorrow"),
+    "datetime": ({"kind": "date"}, "2026-11-16T10:00:00+01:00", "2026-11-16T10:00"),
+    "custom": ({"schema": {"type": "object", "required": ["x"]}}, {"x": [1]}, {"y": 1}),
+}
+"""ART's types of feedback: the question that asks for it, what is accepted and what is not."""
+
+
+@pytest.mark.parametrize("kind", FEEDBACK)
+async def test_every_type_of_feedback_can_be_asked_for_and_is_checked(place: Place, kind: str):
+    words, good, bad = FEEDBACK[kind]
+    art = Art(
+        place,
+        items={"clean": [CONFIRM, say("Done.")]},
+        dialogue={"asks": question("Well?", **words), "title": "A dialogue"},
+    )
+
+    async with place.app(art.planner) as app:
+        run = await art.start(app)
+        hold = await held(run)
+        assert hold.title == "A dialogue"
+        with pytest.raises(BadAnswer):
+            await app.decide(hold, answer(bad), by="mira")
+        await app.decide(hold, answer(good), by="mira")
+        await completed(run)
+
+    assert [one.outcome.result() for one in art.told] == [good]
 
 
 # Section 5: the use cases. What must not happen before the yes has not happened before it.

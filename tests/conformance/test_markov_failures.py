@@ -192,18 +192,37 @@ async def _moved(run: Any, seq: int) -> bool:
     return view.status != "running" and view.seq > seq
 
 
+NESTED = {
+    "go": [[refund("A"), *hire("B")], *[say("A is done.")] * 4],
+    "B": [[refund("B"), *hire("C")], *[say("B is done.")] * 4],
+    "C": [refund("C"), say("C is done.")],
+}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("ABC")), ids="".join)
+async def test_another_process_goes_on_after_each_answer(place: Place, order: tuple[str, ...]):
+    async with place.app(Markov(place, NESTED).machine) as app:
+        run = await app.start("shop", "go", by="ann")
+        await until(lambda: _asks(run, 3))
+        holds = {hold.metadata["approval_id"][-1]: hold for hold in (await run.view()).holds}
+    for left, name in enumerate(order):
+        # One process takes the answer and is gone; another does what follows from it, and is gone.
+        async with place.app(work=False) as app:
+            await app.decide(holds[name], answer(name), by="ann")
+        async with place.app(Markov(place, NESTED).machine) as app:
+            view = await app.run(run.id).wait(timeout=20)
+            assert len(view.holds) == 2 - left
+
+    assert (view.status, view.output) == ("completed", "A is done.")
+    assert said(view) == ['clerk.2 has ceded: "B is done."']
+    assert sorted(place.world.read("approvals")) == ["A 10", "B 10", "C 10"]
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations("ABC")), ids="".join)
 async def test_instances_below_one_another_are_resumed_in_any_order(
     place: Place, order: tuple[str, ...]
 ):
-    shop = Markov(
-        place,
-        {
-            "go": [[refund("A"), *hire("B")], *[say("A is done.")] * 4],
-            "B": [[refund("B"), *hire("C")], *[say("B is done.")] * 4],
-            "C": [refund("C"), say("C is done.")],
-        },
-    )
+    shop = Markov(place, NESTED)
 
     async with place.app(shop.machine) as app:
         run = await app.start("shop", "go", by="ann")
