@@ -240,11 +240,14 @@ async def test_every_tool_has_a_timeout_of_its_own(place: Place) -> None:
         assert len(bank.paid) == 1
 
 
-async def test_a_pending_approval_can_be_cancelled(place: Place) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_pending_approval_can_be_cancelled(place: Place, *, at_once: bool) -> None:
     bank = Bank()
     async with place.app(bank.agent()) as app:
         run = await app.start("bank", ASKED, by="mira")
         hold = await held(run)
+        kept = app._open_parts.hot
+        await until(lambda: at_once or len(kept))
         await app.cancel(run, by="mira")
         assert (await finished(run)).status == "cancelled"
         with pytest.raises(AlreadyDecided):

@@ -536,16 +536,32 @@ async def test_a_no_to_a_question_ends_the_run_if_the_agent_says_so(place: Place
         assert (await finished(run)).status == "cancelled"
 
 
-async def test_a_no_to_a_command_tells_whoever_gave_it(place: Place) -> None:
+async def test_a_no_to_what_a_body_asks_ends_the_run_if_the_agent_says_so(place: Place) -> None:
+    @tool
+    async def find(ctx: Context) -> Any:
+        return ctx.suspend("Who?")
+
+    async with place.app(agent([call("find"), say("Done.")], find, on_reject="cancel")) as app:
+        run = await app.start("teller", "go", by="mira")
+        await app.decide(await held(run), reject("stop"), by="mira")
+
+        assert (await finished(run)).status == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["bonus", "count"])
+async def test_a_no_to_a_command_tells_whoever_gave_it(place: Place, name: str) -> None:
     @tool(approval=True)
     async def bonus() -> None: ...
 
+    @tool(blocking=True, asks="How many?")
+    async def count() -> None: ...
+
     script = [call("pay", {"n": 1}), say("Done.")]
-    teller = agent(script, *tools(place.world), commands=[bonus], on_reject="cancel")
+    teller = agent(script, *tools(place.world), commands=[bonus, count], on_reject="cancel")
     async with place.app(teller) as app:
         run = await app.start("teller", "go", by="mira")
         await held(run)
-        given = await app.command(run, "bonus", by="mira")
+        given = await app.command(run, name, by="mira")
         await app.decide(given.holds[0], reject("no"), by="mira")
 
         assert (await run.view()).status == "suspended"
