@@ -220,14 +220,17 @@ async def test_a_wait_that_is_cut_off_in_its_own_task_is_still_answered(
 
 async def test_a_step_that_is_cut_off_by_its_body_is_in_doubt(stage: Stage) -> None:
     begun: list[int] = []
+    limits: list[asyncio.Timeout] = []
 
     async def slow() -> None:
         begun.append(1)
+        limits[-1].reschedule(0)
         await asyncio.Event().wait()
 
     async def work(ctx: Context) -> Any:
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
                 await ctx.step("slow", slow)
         except BaseException:
             return "went on without"
