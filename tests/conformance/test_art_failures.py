@@ -1,5 +1,5 @@
-"""Seed 1, ART: section 11 as it was built, and everything that its own project later found wrong
-(`seed-systems.md` 1.1, 1.3 and the failure classes of 6), each as a test that would notice.
+"""Seed 1, ART: section 11 as it was built, and everything that its own project later found wrong,
+or that went wrong in several of the five systems, each as a test that would notice.
 """
 
 from __future__ import annotations

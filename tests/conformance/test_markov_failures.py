@@ -1,5 +1,5 @@
-"""Seed 3, markov-machines: what its own project later found wrong or left undone
-(`seed-systems.md` 3.3 and the failure classes of 6), each as a test that would notice.
+"""Seed 3, markov-machines: what its own project later found wrong or left undone, or what went
+wrong in several of the five systems, each as a test that would notice.
 """
 
 from __future__ import annotations
