@@ -33,7 +33,7 @@ from sayso.testing.fuse import Fuse, fused
 from tests.crash.story import RUN, World
 
 NESTED = tuple(f"nested-{''.join(order)}" for order in itertools.permutations("abc"))
-TALES = ("body-hot", "body-parked", "child", *NESTED)
+TALES = ("body-hot", "body-parked", "child", "cancel", *NESTED)
 EFFECTS = ("find", "book", "pay", "note")
 PATIENCE_S = 20
 
@@ -42,7 +42,7 @@ def make_cast(tale: str, world: World, fuse: Fuse) -> list[Agent]:
     """The agents of a tale; the one that is started is called `root`."""
     if tale.startswith("body"):
         return _body(world, fuse)
-    return _child(world, fuse) if tale == "child" else _nested(world, fuse)
+    return _nested(world, fuse) if tale in NESTED else _child(world, fuse)
 
 
 def _agent(name: str, first: Any, *tools: Any) -> Agent:
@@ -127,12 +127,23 @@ async def tell(store: Store, world: World, fuse: Fuse, tale: str) -> RunView:
             run = app.run(RUN)
         world.write("acknowledged", "start")
         while not (view := await _next(run, order)).final:
+            if tale == "cancel":
+                view = await _cancel(app, run, view, world)
+                break
             for hold in _in_order(view.holds, order):
                 await _decide(app, world, fuse, hold)
         said = [m.outcome for m in view.messages if isinstance(m, ToolMessage)]
         results = [one.result() if hasattr(one, "result") else repr(one) for one in said]
         world.write("ended", json.dumps([view.status, view.output, results]))
         return view
+
+
+async def _cancel(app: Sayso, run: RunHandle, view: RunView, world: World) -> RunView:
+    # Once: if the process dies half-way, what it has begun must come to its end by itself.
+    if not view.cancelling:
+        await app.cancel(run, by="mira")
+        world.write("acknowledged", "cancel")
+    return await run.wait(final=True, timeout=PATIENCE_S)
 
 
 async def _next(run: RunHandle, order: str) -> RunView:

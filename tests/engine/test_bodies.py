@@ -677,6 +677,39 @@ async def test_more_bodies_than_are_kept_come_to_the_same(place: Place) -> None:
     assert [passes[run.id] for run in runs] == [2, 2, 2, 1, 1]
 
 
+async def test_an_older_body_of_a_call_is_let_go_for_the_newer(place: Place) -> None:
+    left: list[str] = []
+
+    async def work(ctx: Context) -> Any:
+        try:
+            a = await ctx.ask("A?")
+        except asyncio.CancelledError:
+            left.append("let go")
+            raise
+        return [a, await ctx.ask("B?")]
+
+    async def changed(ctx: Context) -> Any:
+        return "changed"
+
+    changed.__name__ = "work"
+    stage = Stage(place, "hot")
+    async with stage.app(work) as first:
+        run = await first.start("worker", "Go", by="mira")
+        hold = await held(run)
+        async with stage.app(changed) as second:
+            # Whoever decides goes on with it, and there it comes to something else.
+            await second.decide(hold, answer("a"), by="mira")
+            doubt = await held(second.run(run.id))
+        assert not left
+        await first.decide(doubt, approve(), by="mira")
+        hold = await held(run)
+        assert hold.title == "B?"
+        await until(lambda: left, "the end of the older one")
+        await first.decide(hold, answer("b"), by="mira")
+
+        assert value(outcome(await completed(run))) == ["a", "b"]
+
+
 async def test_bodies_of_one_turn_wait_beside_each_other(stage: Stage) -> None:
     async def one(ctx: Context) -> Any:
         return await ctx.ask("A?")
@@ -827,6 +860,8 @@ async def test_who_stood_still_does_not_begin_but_begins_again(stage: Stage, at:
         assert names.count("step.started") == 2
     if at == "call.started":
         assert entered[0] == 2
+    if at == "call.continued":
+        assert names.count("body.parked") == 1
 
 
 async def test_a_changed_body_that_is_approved_late_goes_on_later(place: Place) -> None:

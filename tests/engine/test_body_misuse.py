@@ -155,6 +155,20 @@ async def test_a_wait_beside_a_step_spoils_the_call_after_the_step(stage: Stage)
     assert names.count("step.finished") == 1
 
 
+async def test_a_call_that_is_spoiled_does_not_wait_for_its_body_to_end(stage: Stage) -> None:
+    async def work(ctx: Context) -> Any:
+        async def spoil() -> None:
+            await asyncio.wait({asyncio.ensure_future(ctx.ask("A?"))})
+
+        await ctx.step("spoil", spoil)
+        await asyncio.Event().wait()
+
+    found, names = await play(stage, work)
+
+    is_bad(found, names)
+    assert names.count("step.finished") == 1
+
+
 async def test_a_wait_with_a_time_limit_is_refused_or_answered(stage: Stage) -> None:
     async def work(ctx: Context) -> Any:
         try:
