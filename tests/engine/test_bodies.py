@@ -890,6 +890,50 @@ async def test_a_changed_body_that_is_approved_late_goes_on_later(place: Place) 
         await check(app.store)
 
 
+class Stuck(Delegate):
+    """A store that keeps one append until it is told to go on."""
+
+    def __init__(self, inner: Store, at: str) -> None:
+        super().__init__(inner)
+        self.at: str | None = at
+        self.go_on = asyncio.Event()
+
+    def append(self, *writes: Write) -> Any:
+        if self.at not in tags(writes):
+            return self.inner.append(*writes)
+        self.at = None
+        return asyncio.ensure_future(self._later(writes))
+
+    async def _later(self, writes: Any) -> Appended:
+        await self.go_on.wait()
+        return await self.inner.append(*writes)
+
+
+@pytest.mark.parametrize("at", ["step.started", "hold.opened"])
+async def test_the_time_that_the_store_takes_is_not_the_bodys(stage: Stage, at: str) -> None:
+    took: list[str] = []
+    stuck: list[Stuck] = []
+
+    async def work(ctx: Context) -> Any:
+        return [await ctx.step("one", _note(took, "one"), 1), await ctx.ask("A?")]
+
+    def wrap(store: Store) -> Any:
+        stuck.append(Stuck(store, at))
+        return stuck[0]
+
+    async with stage.app(durable(work, timeout="0.2s"), wrap=wrap) as app:
+        run = await app.start("worker", "Go", by="mira")
+        await asyncio.sleep(0.4)  # Longer than the body may take.
+        stuck[0].go_on.set()
+        view = await play_on(app, run)
+        names = await types(app, run)
+        await check(app.store)
+
+    assert value(outcome(view)) == [1, "to A?"]
+    assert took == ["one"]
+    assert names.count("hold.opened") == 1
+
+
 class Sick(Delegate):
     """A store that is busy for a while when something is first appended."""
 

@@ -232,6 +232,27 @@ async def test_a_wait_that_is_cut_off_in_its_own_task_is_still_answered(
     assert not view.late
 
 
+async def test_a_step_that_is_cut_off_before_it_has_begun_is_not_asked_about(stage: Stage) -> None:
+    took: list[str] = []
+    passes: list[int] = []
+
+    async def work(ctx: Context) -> Any:
+        passes.append(1)
+        try:
+            async with asyncio.timeout(0 if len(passes) == 1 else None):
+                await ctx.step("one", took.append, "one")
+                return "taken"
+        except BaseException:
+            return "went on without"
+
+    found, names = await play(stage, work)
+
+    assert isinstance(found, Returned)
+    assert found.result() == "taken"
+    assert took == ["one"]
+    assert "hold.opened" not in names
+
+
 async def test_a_step_that_is_cut_off_by_its_body_is_in_doubt(stage: Stage) -> None:
     begun: list[int] = []
     limits: list[asyncio.Timeout] = []

@@ -72,7 +72,9 @@ class DurableBody:
         """Why its step is in doubt, if it is."""
         self.diverged = ""
         self.late = ""
-        """Why its step was not begun, if it was not."""
+        """Why what it came to last was not begun, if it was not."""
+        self.beginning = False
+        """Whether what it came to last is on its way to the journal: it has not begun."""
         self.spoiled: SaysoError | None = None
         """Why nothing that it returns can be its outcome, if so."""
         self.moves: list[Any] = []
@@ -276,14 +278,20 @@ class DurableBody:
         def mine(run: Run) -> list[e.Event]:
             return verb(run, self.ref, attempt=self.attempt)
 
+        self.beginning = True
         try:
             written = await self._parts.ledger.post(
                 self._run.id, mine, owned_by=self._worker, begins=self._children, quiet=True
             )
+        except asyncio.CancelledError:
+            self.late = "its wait was cut off before it had begun"
+            raise
         except StoreError as error:
             # Not for the body to make anything of: it would go on without its answer.
             self.park()
             raise BodyGone from error
+        finally:
+            self.beginning = False
         if not written.events:
             if written.run.ending:
                 self._spoil(BodyGone(f"the run is to end: {written.run.ending_why}"))

@@ -22,6 +22,8 @@ async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
     except TimeoutError:
         body.park()
         why = f"it neither ended nor asked within {tool.timeout_ms / 1000:g} seconds"
+        if body.beginning:
+            return Parked(why=why, again=True)  # The store took its time, not the body.
         return _cut_off(body.places, why) or Done(outcome=Failed(error="Interrupted", message=why))
     except asyncio.CancelledError:
         body.park()
