@@ -50,7 +50,9 @@ texts = st.text(alphabet="abc1 .-\t", max_size=8)
 
 def as_python(pattern: str) -> re.Pattern[str]:
     # Python's `$` also matches before a last newline, and its `\d` takes every script's digits.
-    return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
+    # A dollar in a class, or an escaped one, is only a dollar.
+    parts = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
+    return re.compile("".join(r"\Z" if part == "$" else part for part in parts), re.ASCII)
 
 
 @settings(max_examples=300)
