@@ -445,3 +445,29 @@ async def test_an_idempotency_key_of_a_sensitive_answer_gives_nothing_away(
         guessed = request_digest("decide", hold.id, "mira", hold.digest, guess)
 
         assert (guessed in repr(kept)) is not sensitive
+
+
+@pytest.mark.parametrize("bounds", [QUICK, COLD], ids=["hot", "parked"])
+async def test_a_secret_given_to_a_step_cannot_be_found_out_by_its_digest(
+    place: Place, bounds: Bounds
+) -> None:
+    @tool(durable=True)
+    async def log_in(ctx: Context) -> str:
+        pin = await ctx.ask(question("PIN?", sensitive=True))
+        await ctx.step("use", len, pin, effect="none")
+        await ctx.ask("Done?")
+        return "ok"
+
+    async with place.app(agent([call("log_in"), say("In.")], log_in), bounds=bounds) as app:
+        run = await app.start("teller", "go", by="mira")
+        await app.decide(await held(run), answer("1234"), by="mira")
+        await app.decide(await held(run), answer("yes"), by="mira")
+        view = await completed(run)
+
+        assert outcome(view).result() == "ok"
+        (digest,) = [
+            one.event.digest async for one in app.events(run) if one.type == "step.started"
+        ]
+        assert digest != request_digest("use", b'["1234"]')
+        assert app._open_parts.vault.names(digest, "use", b'["1234"]')
+        assert not app._open_parts.vault.names(digest, "use", b'["1235"]')

@@ -26,6 +26,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import ask_digest, decode_value, encode_value, request_digest
 from sayso.domain.hold import Answered, Ask, Decision, Delegation
+from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
@@ -89,6 +90,8 @@ class DurableBody:
         self._at = 0
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
+        self._knows_secret = False
+        """Whether it was told an answer that nobody else may read."""
         self._refusals = 0
         self._waiting: asyncio.Future[list[Decision]] | None = None
         self._asked = asyncio.Event()
@@ -150,7 +153,7 @@ class DurableBody:
         """Take a step once and for all, or give what it gave before."""
         async with _Entry(self, f"the step {name!r}"):
             name, kind = self._check_step(name, fn, effect)
-            digest = request_digest(name, encode_value(list(args)))
+            digest = self._step_digest(name, encode_value(list(args)))
             place = self._next(name=name, digest=digest)
             if place is None:
                 place = Place(name, digest, kind.value)
@@ -168,6 +171,8 @@ class DurableBody:
         async with _Entry(self, "what it asks"):
             step = self._at + 1
             asks = [self._named(one.ask, step, index) for index, one in enumerate(wanted)]
+            if any(isinstance(ask, Question) and ask.sensitive for ask in asks):
+                self._parts.vault.check()  # An answer that cannot be sealed must not be asked for.
             place = self._next(asks=asks)
             if place is None:
                 requests = [
@@ -191,6 +196,7 @@ class DurableBody:
     def reveal(self, verdict: Answered) -> Any:
         """Give what was answered, also if it is sealed."""
         if verdict.sealed:
+            self._knows_secret = True
             return decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
         return verdict.result()
 
@@ -334,6 +340,16 @@ class DurableBody:
             return await self._waiting
         finally:
             self._waiting = None
+
+    def _step_digest(self, name: str, args: bytes) -> str:
+        """Name a step's arguments. Those of a body that was told a secret are named by a key: a
+        short secret could be found out by trying values against a plain digest.
+        """
+        vault = self._parts.vault
+        there = self.places[self._at].digest if self.unread > 0 else ""
+        if vault.names(there, name, args):
+            return there
+        return vault.name(name, args) if self._knows_secret else request_digest(name, args)
 
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):

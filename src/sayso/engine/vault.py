@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sayso.store.keyring import KeyRing
 
 _PURPOSE = "answer"
+_STEP = "step"
 
 
 class Vault:
@@ -29,8 +30,24 @@ class Vault:
         """Give what was sealed for this run."""
         return self.keys().decrypt(_PURPOSE, base64.b64decode(sealed), run_id.encode())
 
+    def check(self) -> None:
+        """Raise `BadSetup` if nothing can be sealed here."""
+        self.seal("", b"")
+
+    def name(self, step: str, args: bytes) -> str:
+        """Name the arguments of a step so that only the keys can tell what they are."""
+        return self.keys().sign(_STEP, _join(step, args))
+
+    def names(self, digest: str, step: str, args: bytes) -> bool:
+        """Tell whether this is such a name of these arguments, by whichever key."""
+        return "." in digest and self.keys().verify(_STEP, _join(step, args), digest)
+
     def keys(self) -> KeyRing:
         """Give the key ring."""
         if self._ring is None:
             self._ring = KeyRing.load() if self._load is None else self._load()
         return self._ring
+
+
+def _join(step: str, args: bytes) -> bytes:
+    return step.encode() + b"\0" + args
