@@ -1,12 +1,10 @@
 """Durable human-in-the-loop for AI agents."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sayso.agents.agent import Agent
-from sayso.agents.builtin import ask_user, spawn
-from sayso.agents.machine import Machine
 from sayso.agents.move import Instance
-from sayso.agents.node import Node
-from sayso.agents.oauth_provider import OAuthProvider
-from sayso.agents.planner import Planner
 from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
@@ -31,12 +29,19 @@ from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
 from sayso.engine.feed import Delta
-from sayso.engine.form import make_form_question as question
 from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
 from sayso.errors import NotAnswered, NotDone, SaysoError, StepFailed
 from sayso.store.views import CommandView, HoldView, RunView
+
+if TYPE_CHECKING:
+    from sayso.agents.builtin import ask_user, spawn
+    from sayso.agents.machine import Machine
+    from sayso.agents.node import Node
+    from sayso.agents.oauth_provider import OAuthProvider
+    from sayso.agents.planner import Planner
+    from sayso.engine.form import make_form_question as question
 
 __all__ = [
     "Agent",
@@ -99,3 +104,26 @@ __all__ = [
     "tool",
     "user",
 ]
+
+# What a process that only resumes a run does not need; it is imported when it is first named.
+_LATER = {
+    "Machine": ("sayso.agents.machine", "Machine"),
+    "Node": ("sayso.agents.node", "Node"),
+    "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
+    "Planner": ("sayso.agents.planner", "Planner"),
+    "ask_user": ("sayso.agents.builtin", "ask_user"),
+    "question": ("sayso.engine.form", "make_form_question"),
+    "spawn": ("sayso.agents.builtin", "spawn"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'sayso' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    found = globals()[name] = getattr(import_module(module), attribute)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

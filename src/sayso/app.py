@@ -11,14 +11,11 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from sayso.agents.agent import Agent
-from sayso.agents.oauth_provider import OAuthProvider
-from sayso.agents.sign_in import SignInDesk
-from sayso.agents.signed_in import SignedIn
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, SingleCall, describe_call
 from sayso.agents.tools import check_tool
@@ -28,7 +25,6 @@ from sayso.domain.hold import Verdict, may_decide, named_as
 from sayso.domain.message import Message
 from sayso.domain.policy import Policy, duration_ms
 from sayso.domain.value import Principal
-from sayso.engine.adopt import adopt_run, export_run
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Desk, Start
 from sayso.engine.dispatch import LocalDispatch
@@ -54,6 +50,7 @@ from sayso.errors import (
 from sayso.given import (
     check_sign_in,
     load_keys,
+    make_signed_in,
     open_store,
     read_agents,
     read_providers,
@@ -63,6 +60,10 @@ from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery, Store
 from sayso.store.clock import Clock
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
+
+if TYPE_CHECKING:
+    from sayso.agents.oauth_provider import OAuthProvider
+    from sayso.agents.sign_in import SignInDesk
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -341,12 +342,16 @@ class Sayso:
         self, run: str | RunHandle | RunView, *, by: str | Principal
     ) -> dict[str, Any]:
         """Give a whole run, with the runs below it, as signed data that is safe as JSON."""
+        from sayso.engine.adopt import export_run
+
         return await export_run(self._open_parts, read_run(run), by=read_person(by))
 
     async def adopt(self, data: dict[str, Any], *, by: str | Principal) -> RunHandle:
         """Take in a run that was exported elsewhere, under quarantine: what was approved there is
         asked again, what was under way there is in doubt. Data that was edited is `BadExport`.
         """
+        from sayso.engine.adopt import adopt_run
+
         return self.run(await adopt_run(self._open_parts, data, by=read_person(by)))
 
     async def gate(
@@ -454,9 +459,7 @@ class Sayso:
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
             vault=Vault(partial(load_keys, store)),
         )
-        # Without keys nobody could sign in, and that is better said now than to a person.
-        keys = parts.vault.keys() if self._providers else None
-        signed_in = keys and SignedIn(store, self._providers, keys)
+        signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
         if self._work:
             self._worker = Worker(parts, self._dispatch)
@@ -464,7 +467,10 @@ class Sayso:
             self._sweeper = Sweeper(parts, self._worker)
             self._sweeper.start()
         self._desk = Desk(parts, self._worker)
-        self._sign_ins = signed_in and SignInDesk(store, self._desk, signed_in)
+        if signed_in is not None:
+            from sayso.agents.sign_in import SignInDesk
+
+            self._sign_ins = SignInDesk(store, self._desk, signed_in)
         self._parts = parts
 
     @property

@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sayso.agents.agent import Agent
-from sayso.agents.oauth_provider import OAuthProvider
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
 from sayso.errors import BadAgent, BadProvider, BadSetup, BadTool
 from sayso.store.base import Store
 from sayso.store.clock import Clock
-from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
+
+if TYPE_CHECKING:
+    from sayso.agents.oauth_provider import OAuthProvider
+    from sayso.agents.signed_in import SignedIn
+    from sayso.engine.vault import Vault
+    from sayso.store.keyring import KeyRing
 
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
 def load_keys(store: Store) -> KeyRing:
     """Give the key ring that belongs to a store; one in memory has one for as long as it lives."""
+    from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
+
     if store.name != "memory:" or os.environ.get(VARIABLE):
         return KeyRing.load(store.name)
     ring = _OF_MEMORY.get(store)
@@ -85,6 +92,16 @@ def read_providers(
     providers: Iterable[OAuthProvider], drivers: Mapping[str, Driver]
 ) -> dict[str, OAuthProvider]:
     """Read the providers by name: all that the agents' tools sign in at have to be there."""
+    found = {} if providers == () else _read_providers(providers)
+    for driver in drivers.values():
+        for tool in driver.tools.values():
+            check_sign_in(tool, found)
+    return found
+
+
+def _read_providers(providers: Iterable[OAuthProvider]) -> dict[str, OAuthProvider]:
+    from sayso.agents.oauth_provider import OAuthProvider
+
     if isinstance(providers, str | OAuthProvider) or not isinstance(providers, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadProvider(f"providers is a list of providers, not {providers!r}")
     found: dict[str, OAuthProvider] = {}
@@ -94,10 +111,19 @@ def read_providers(
         if provider.name in found:
             raise BadProvider(f"two providers are called {provider.name!r}")
         found[provider.name] = provider
-    for driver in drivers.values():
-        for tool in driver.tools.values():
-            check_sign_in(tool, found)
     return found
+
+
+def make_signed_in(
+    store: Store, providers: Mapping[str, OAuthProvider], vault: Vault
+) -> SignedIn | None:
+    """Make what knows who is signed in where; None if there is nowhere to sign in at."""
+    if not providers:
+        return None
+    from sayso.agents.signed_in import SignedIn
+
+    # Without keys nobody could sign in, and that is better said now than to a person.
+    return SignedIn(store, providers, vault.keys())
 
 
 def check_sign_in(tool: Tool, providers: Mapping[str, OAuthProvider]) -> None:

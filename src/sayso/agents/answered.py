@@ -11,7 +11,6 @@ from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
 from sayso.domain.value import Value
 from sayso.engine.context import Suspend, Wanted
-from sayso.engine.form import make_form_question
 from sayso.engine.result import keep_result
 from sayso.errors import BadTool
 
@@ -59,6 +58,9 @@ def read_answered(
         raise BadTool(f"asks of the tool {name!r}: this needs blocking=True")
     if not blocking and not client:
         return None
-    question = make_form_question(asks) if isinstance(asks, str) else asks
-    ruling = require(rule=f"@tool {name}", outside=question is None, answered=True, **words)
-    return Answered(ruling=ruling, question=question, client=client)
+    if isinstance(asks, str):
+        from sayso.engine.form import make_form_question
+
+        asks = make_form_question(asks)
+    ruling = require(rule=f"@tool {name}", outside=asks is None, answered=True, **words)
+    return Answered(ruling=ruling, question=asks, client=client)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from sayso.agents.answered import Answered, read_answered
 from sayso.agents.move import Instance
-from sayso.agents.oauth_provider import read_scopes
 from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
@@ -411,6 +410,8 @@ def _sign_in(name: str, sign_in: Any) -> SignIn | None:
             f"sign_in of the tool {name!r} is the name of a provider or a SignIn, not {sign_in!r}"
         )
     try:
+        from sayso.agents.oauth_provider import read_scopes
+
         scopes = read_scopes(sign_in.provider, sign_in.scopes)
     except BadProvider as error:
         raise BadTool(f"sign_in of the tool {name!r}: {error}") from None

@@ -34,7 +34,7 @@ from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import IllegalEvent, SaysoError
+from sayso.errors import IllegalEvent, SaysoError, StoreClosed, StoreError
 
 
 async def propose_starts(
@@ -117,7 +117,14 @@ async def run_body(
     call = run.call(event.call)
     tool = None if call is None else parts.drivers[run.agent].tools[call.tool]
     tokens = await _tokens(parts, run, tool)
-    # After the tokens, because getting them may take its time.
+    try:
+        transcript = await parts.ledger.transcript(run_id)
+    except StoreClosed:
+        raise
+    except StoreError as error:
+        # Raised from here it would leave a call in doubt that was never sent.
+        return _not_sent(call, f"its run could not be read: {error}")
+    # After the tokens and the transcript, because getting them may take its time.
     late_ms = parts.store.tick() - tick
     if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:
         return _not_sent(call, f"{late_ms} ms had passed when its start was committed")
@@ -125,7 +132,6 @@ async def run_body(
         return _not_sent(call, f"{run.by} is not signed in at {tool.sign_in.provider!r} now")
     if tool.durable or call.step:
         return await _run_durable(parts, run, call, tool, args, tokens=tokens)
-    transcript = (await parts.ledger.live(run_id)).transcript
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
     return await run_attempt(tool, ctx, args)
 

@@ -23,7 +23,6 @@ from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
-from sayso.engine.form import make_form_question
 from sayso.errors import BadAwait, BadValue, NotAnswered, SignInFailed
 
 
@@ -225,6 +224,8 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
             raise BadValue(f"{', '.join(rest)}: give these to question() itself")
         made = question
     else:
+        from sayso.engine.form import make_form_question
+
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
     return Wanted(ask=made, ruling=require(editable=False, answered=True, **said))

@@ -37,7 +37,6 @@ from sayso.domain.policy import Forbid, Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
-from sayso.engine.form import check_any_answer
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -196,6 +195,8 @@ class Decider:
             ask = opened.ask if isinstance(opened, e.HoldOpened) else None
             if not isinstance(ask, Question):
                 continue
+            from sayso.engine.form import check_any_answer
+
             value = check_any_answer(ask, bytes(verdict.value))
             if ask.sensitive:
                 sealed = self._parts.vault.seal(run_id, value)

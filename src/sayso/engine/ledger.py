@@ -232,11 +232,15 @@ class Ledger:
 
     async def transcript(self, run_id: str) -> Transcript:
         """Give the run's conversation up to now, appends under way included."""
+        return (await self.both(run_id))[1]
+
+    async def both(self, run_id: str) -> tuple[Live, Transcript]:
+        """Give the run in memory together with its conversation."""
         while True:
             live = await self.live(run_id)
             found = live.transcript
             if found is not None and found.seq == live.run.seq:
-                return found
+                return live, found
             if found is None:
                 found = await self._history.begin(live.run)
             for entry in await read_journal(self.store, run_id, after=found.seq):
@@ -245,8 +249,9 @@ class Ledger:
             if live.stale:
                 continue
             live.transcript = found
+            live.committed = max(live.committed, found.seq)
             if found.seq >= live.run.seq:
-                return found
+                return live, found
             # What is missing is on its way to the store.
             await live.idle.wait()
 
@@ -324,6 +329,7 @@ class Ledger:
             if failed:
                 self._spoil(live)
             else:
+                live.committed = max(live.committed, part.run.seq)
                 self._tell(part.run, part.owner, live, quiet=part.quiet)
 
     def _send(

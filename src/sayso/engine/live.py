@@ -17,9 +17,15 @@ class Live:
         self.last = last
         """The id of the last entry."""
         self.transcript: Transcript | None = None
+        self.committed = run.seq
+        """Up to which entry what is known here is known to be in the journal."""
         self.pending = 0
         self.idle = asyncio.Event()
         """Set while no append is under way."""
         self.idle.set()
         self.stale = False
         """Somebody else has written: whoever holds this must open the run anew."""
+
+    def is_so(self, seq: int) -> bool:
+        """Tell whether what was read here up to an entry is what the run has come to."""
+        return not self.stale or seq <= self.committed

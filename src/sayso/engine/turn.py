@@ -18,6 +18,7 @@ from sayso.domain.value import SAYSO
 from sayso.engine.feed import Delta
 from sayso.engine.gate import Admitted, clean_text
 from sayso.engine.ledger import Verb
+from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Answer, AskedCall, Change, Driver, Prompt, Reading, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
@@ -30,8 +31,8 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     """Take the turn that a strand is due; None if it is not. Raise `ModelFailed` for no answer, and
     `CannotGoOn` if the run has used up its turns.
     """
-    transcript = await parts.ledger.transcript(run_id)
-    run = (await parts.ledger.live(run_id)).run
+    live, transcript = await parts.ledger.both(run_id)
+    run = live.run
     strand = run.strand(name)
     if strand is None or not strand_due(run, strand):
         return None
@@ -47,7 +48,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     tools = {tool.name: tool for tool in prompt.tools}
     admitted = await _admit(parts, scene, answer.calls, tools)
-    turn = _Turn(parts, driver, strand, answer, admitted, seen=seen, worker=worker)
+    turn = _Turn(parts, driver, strand, answer, admitted, live=live, seen=seen, worker=worker)
     turn.data = data
     turn.reading = None if admitted else driver.read(scene, name, answer)
     return turn.proposal
@@ -64,6 +65,7 @@ class _Turn:
         answer: Answer,
         admitted: Sequence[Admitted],
         *,
+        live: Live,
         seen: int,
         worker: str,
     ) -> None:
@@ -72,6 +74,7 @@ class _Turn:
         self._before = strand
         self._answer = answer
         self._admitted = admitted
+        self._live = live
         self._seen = seen
         self._worker = worker
         self._batch = _batch(driver, admitted)
@@ -81,9 +84,15 @@ class _Turn:
         self.proposal = Proposal(self._verb, args={}, tick=parts.store.tick())
 
     def _verb(self, run: Run) -> list[e.Event]:
+        # What it waited for may be what has made it void.
+        self.proposal.waits = False
         strand = run.strand(self._before.name)
         if strand is None or strand.turn != self._before.turn or not strand_due(run, strand):
             return []  # The run has moved on without it.
+        if not self._live.is_so(self._seen):
+            # An append that the model was shown has come to nothing, or to another number: what it
+            # has seen cannot be told from what others have written there.
+            return []
         if self.data is not None and self._data_now(run) != self.data:
             return []  # The model was asked about something that is not so any more.
         # Other strands may have taken the last ones while this one waited for its model.

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from sayso.store.keyring import KeyRing
+if TYPE_CHECKING:
+    from sayso.store.keyring import KeyRing
 
 _PURPOSE = "answer"
 _STEP = "step"
@@ -45,6 +47,8 @@ class Vault:
     def keys(self) -> KeyRing:
         """Give the key ring."""
         if self._ring is None:
+            from sayso.store.keyring import KeyRing
+
             self._ring = KeyRing.load() if self._load is None else self._load()
         return self._ring
 
