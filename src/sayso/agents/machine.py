@@ -108,7 +108,7 @@ class Machine(Agent):
         if strand != e.MAIN:
             return Reading(change=partial(self._answered, strand, encode_value(answer.text)))
         if self._tree(scene).below(strand):
-            return Reading(change=_rest)
+            return Reading(change=self._rest)
         return self.conclude(answer)
 
     def moved(self, scene: Scene, strand: str, moves: Sequence[Any]) -> Sequence[e.Event]:
@@ -123,6 +123,11 @@ class Machine(Agent):
 
     def _tree(self, scene: Scene) -> Tree:
         return Tree(self.nodes, self.root, scene)
+
+    def _rest(self, scene: Scene) -> Sequence[e.Event]:
+        tree = self._tree(scene)
+        tree.rest(e.MAIN)
+        return tree.events
 
     def _begin(self, scene: Scene) -> Sequence[e.Event]:
         tree = self._tree(scene)
@@ -171,11 +176,6 @@ class _Moves:
         if node.spawns:
             found.append(SpawnTool([self._nodes[name] for name in node.spawns]))
         return found if root else [*found, self._cede]
-
-
-def _rest(scene: Scene) -> Sequence[e.Event]:
-    del scene
-    return []
 
 
 def _instructions(node: Node, kept: Kept) -> str:

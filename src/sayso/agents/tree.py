@@ -106,6 +106,13 @@ class Tree:
         if strand is not None and self.kept(name).leaving and strand_due(self._draft.run, strand):
             self._rest(strand)
 
+    def rest(self, name: str) -> None:
+        """Let an instance rest until those below it are over; if they are already, tell it."""
+        strand = self._draft.run.strand(name)
+        if strand is not None and not self.below(name) and self._rests(strand):
+            # They ended while its model thought about one before them, and so said nothing.
+            self._tell(name, "Everything below you is over.")
+
     def _update(self, name: str, kept: Kept, move: Update) -> None:
         state = move.value if move.whole else merge(bytes(kept.state), move.value)
         frozen = self._node(kept.node).freeze(state)
