@@ -106,6 +106,8 @@ class Tale:
         self.settled: list[str] = []
         """What the holds that people have settled were about."""
         self.said = 0
+        self.heard = False
+        """Whether a model was shown the message."""
         self.given: list[tuple[Order, CommandView]] = []
 
     def agent(self) -> Agent:
@@ -137,6 +139,7 @@ class Tale:
                 return say("FAILED: nobody is there")
             told = [m.outcome for m in messages if isinstance(m, ToolMessage)]
             return say(results(told)) if told else call(what, {"name": name})
+        self.heard |= MESSAGE in texts
         done = [text for text in texts if text.startswith("Every item")]
         if done:
             return say("; ".join(sorted(re.findall(r"did \S+", done[-1]))))
@@ -157,6 +160,7 @@ class Tale:
                     call("spawn", {"node": "leaf", "input": leaf}) for leaf in self.shape.leaves
                 ]
             said = [m.text for m in messages if isinstance(m, UserMessage)]
+            self.heard |= MESSAGE in said
             ends = [text.partition(": ")[2].strip('"') for text in said if " has ceded" in text]
             return say("; ".join(sorted(ends)))
         name = first.text
@@ -350,6 +354,8 @@ def text_faults(tale: Tale, view: RunView) -> Iterator[str]:
     if any("cannot be used" in text for text in texts):
         yield f"a plan was refused: {texts}"
     if view.status == "completed":
+        if tale.said and not tale.heard:
+            yield "no model was shown the message"
         if not isinstance(view.messages[-1], AssistantMessage):
             yield "nobody has heard what was said last"
         left = [item.id for item in view.plan if item.status not in ("done", "failed")]

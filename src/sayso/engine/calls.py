@@ -34,7 +34,7 @@ from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import IllegalEvent, SaysoError, StoreClosed, StoreError
+from sayso.errors import IllegalEvent, SaysoError, StoreError
 
 
 async def propose_starts(
@@ -119,8 +119,6 @@ async def run_body(
     tokens = await _tokens(parts, run, tool)
     try:
         transcript = await parts.ledger.transcript(run_id)
-    except StoreClosed:
-        raise
     except StoreError as error:
         # Raised from here it would leave a call in doubt that was never sent.
         return _not_sent(call, f"its run could not be read: {error}")
