@@ -86,6 +86,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     cancels_after_s: float | None = None
     slow_s: float = 0.0
     """How long an act takes."""
+    at_workers: bool = False
+    """Whether commands and messages come in where the run may be worked on."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,11 +292,12 @@ async def happen(tale: Tale, plan: Plan) -> Found:
     desk = tale.open(delayed(store, plan, "desk"), work=False)
     for app in (*apps, desk):
         await app.open()
+    doors = apps if tale.shape.at_workers else [desk]
     doings = [
         tale.start_and_decide(desk),
-        tale.say(desk),
+        tale.say(doors[0]),
         tale.cancel(desk),
-        *(tale.give(desk, order) for order in tale.shape.orders),
+        *map(tale.give, itertools.cycle(doors), tale.shape.orders),
     ]
     people = [asyncio.ensure_future(doing) for doing in doings]
     await asyncio.sleep(END_S)
@@ -460,6 +463,15 @@ SHAPES: dict[str, Shape] = {
         orders=(Order(name="close"), MARKS[0]),
         decides_after_s=1,
         slow_s=1,
+    ),
+    "commands come in where the work is done": Shape(
+        leaves=("check-1",),
+        output="Ann",
+        others=("Bob",),
+        orders=(Order(name="give", strand="leaf.2"), *MARKS),
+        decides_after_s=1,
+        says_after_s=1,
+        at_workers=True,
     ),
     "a machine cancelled as a command comes": Shape(
         leaves=("check-1", "look-2"),

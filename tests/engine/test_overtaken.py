@@ -10,7 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from sayso import Instance, Machine, Message, Node, Returned, UserMessage, tool
+from sayso.domain.call import CallState
+from sayso.engine.calls import propose_starts
 from sayso.errors import StoreError
 from sayso.store.base import Appended, Store, Write
 from sayso.testing import call, say
@@ -122,6 +126,25 @@ async def test_a_call_whose_run_cannot_be_read_was_not_sent(place: Place) -> Non
     # In doubt it would have asked a person.
     assert isinstance(done.outcome, Returned), done
     assert "attempt.voided" in happened
+
+
+async def test_a_call_that_came_to_nothing_before_it_was_looked_at_does_not_start(
+    place: Place,
+) -> None:
+    turns = script(go=[call("check", {"what": "x"}), say("end")])
+    async with place.app(shop(turns)) as app:
+        run = await app.start("shop", "go", by="ann")
+        await suspended(run)
+        parts = app._open_parts
+        (row,) = (await parts.ledger.load(run.id)).calls(CallState.WAITING)
+        # As if an append with this command had been lost, after somebody had seen it.
+        gone = msgspec.structs.replace(row, ref="c1", state=CallState.READY)
+
+        proposal = await propose_starts(parts, run.id, [gone], "worker_x")
+        written = await parts.ledger.write(run.id, proposal.verb)
+
+    assert written.events == ()
+    assert set(proposal.args) == {"c1"}
 
 
 async def test_a_result_that_a_command_has_made_void_is_asked_for_again(place: Place) -> None:

@@ -41,8 +41,10 @@ async def propose_starts(
     parts: Parts, run_id: str, rows: Sequence[CallRow], worker: str
 ) -> Proposal:
     """Check calls that may start once more, and propose to start those that still may."""
-    transcript = await parts.ledger.transcript(run_id)
-    run = (await parts.ledger.live(run_id)).run
+    live, transcript = await parts.ledger.both(run_id)
+    run = live.run
+    # What was there when they were found may have come to nothing, or to other numbers.
+    there = [row for row in rows if run.call(row.ref) == row]
     driver = parts.drivers[run.agent]
     checks = parts.checks(run)
     scene = Scene(run, transcript)
@@ -53,7 +55,7 @@ async def propose_starts(
                 run, row, transcript, tools=_tools_of(driver, scene, row), checks=checks
             ),
         )
-        for row in rows
+        for row in there
     ]
     tick = parts.store.tick()
 
@@ -79,7 +81,9 @@ async def propose_starts(
             draft.add(*verbs.halt(draft.run, request.ref))
         return draft.events
 
-    return Proposal(verb, args={row.ref: check.args for row, check in checked}, tick=tick)
+    # Whoever proposes this is told of all of them that they are not being started any more.
+    args = {row.ref: b"" for row in rows} | {row.ref: check.args for row, check in checked}
+    return Proposal(verb, args=args, tick=tick)
 
 
 def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
