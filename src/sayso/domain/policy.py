@@ -176,6 +176,8 @@ class CallFacts(Value, frozen=True, kw_only=True):
     project: str
     run_id: str
     risk: str = "medium"
+    lineage: tuple[str, ...] = ()
+    """The agents above the one that asks for it, the root's first."""
 
 
 Condition = Callable[[CallFacts], object]
@@ -316,7 +318,7 @@ def _stricter(one: Ruling, two: Ruling) -> Ruling:
 
 def _both(one: Require, two: Require) -> Ruling:
     # Only people whom both name may decide; if there are none, nobody may.
-    common = _common(one.approvers, two.approvers)
+    common = common_approvers(one.approvers, two.approvers)
     if common is None:
         return Forbid(why=f"the rules {one.rule!r} and {two.rule!r} name no approver in common")
     withins = [ms for ms in (one.within_ms, two.within_ms) if ms is not None]
@@ -340,7 +342,8 @@ def _both(one: Require, two: Require) -> Ruling:
     return at_risk(both, two.risk)
 
 
-def _common(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...] | None:
+def common_approvers(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Name those whom both name; None if there is nobody."""
     if not two or (anyone in two and one):
         return one
     if not one or anyone in one:

@@ -93,6 +93,8 @@ class Transcript:
         self.strands: dict[str, StrandLog] = {e.MAIN: StrandLog()}
         self._before = before
         self._doubts = doubts or {}
+        self._gated: set[str] = set()
+        """Calls that people were asked about before they could start."""
         self._holds: dict[int, e.HoldOpened] = {}
 
     def add(self, seq: int, event: e.AnyEvent | None) -> None:
@@ -203,7 +205,10 @@ class Transcript:
             self._holds[event.hold] = event
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
-            if _lets_start(event.ask):
+            if _lets_start(event.ask) and event.then == "start":
+                self._gated.add(event.call)
+            # What its body asks does not change whom the call itself asked.
+            if _lets_start(event.ask) and (event.then == "start" or event.call not in self._gated):
                 self.approvers[event.call] = event.approvers
             if event.then == "continue":
                 self._place(event.call, event.step).asks[event.hold] = event.ask

@@ -26,12 +26,13 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import ask_digest, decode_value, encode_value, request_digest
 from sayso.domain.hold import Answered, Ask, Decision, Delegation
+from sayso.domain.policy import HIGH, Require, at_risk
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
-from sayso.engine.children import child_of
+from sayso.engine.children import check_spawn, child_of
 from sayso.engine.context import Suspend, Tokens, Wanted
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
@@ -39,7 +40,7 @@ from sayso.engine.ledger import Written
 from sayso.engine.parts import Parts
 from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
-from sayso.errors import BadAwait, BadTool, BodyGone, SaysoError, StepFailed, StoreError
+from sayso.errors import BadAwait, BadPolicy, BadTool, BodyGone, SaysoError, StepFailed, StoreError
 
 NAME_MAX = 200
 REFUSALS_MAX, PACE_S = 3, 1.0
@@ -175,10 +176,13 @@ class DurableBody:
                 self._parts.vault.check()  # An answer that cannot be sealed must not be asked for.
             place = self._next(asks=asks)
             if place is None:
+                agents = [ask.agent for ask in asks if isinstance(ask, Delegation)]
+                run = (await self._parts.ledger.live(self._run.id)).run
+                check_spawn(self._parts, run, agents)
                 requests = [
                     HoldRequest(
                         ref=self.ref,
-                        ruling=one.ruling,
+                        ruling=self._bound(one.ruling),
                         ask=ask,
                         then="continue",
                         step=step,
@@ -341,6 +345,16 @@ class DurableBody:
         finally:
             self._waiting = None
 
+    def _bound(self, ruling: Require) -> Require:
+        """Make what is asked inside as strict as the tool and the agent are."""
+        row = self._run.call(self.ref)
+        tool = self._parts.drivers[self._run.agent].tools.get(row.tool if row else "")
+        if tool is None:
+            return ruling
+        if ruling.on_silence == "approve" and tool.risk in HIGH:
+            raise BadPolicy(f"silence must not approve anything in a tool of {tool.risk} risk")
+        return self._parts.bound(self._run, self.ref, at_risk(ruling, tool.risk))
+
     def _step_digest(self, name: str, args: bytes) -> str:
         """Name a step's arguments. Those of a body that was told a secret are named by a key: a
         short secret could be found out by trying values against a plain digest.
@@ -354,15 +368,13 @@ class DurableBody:
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):
             return ask
-        if ask.agent not in self._parts.drivers:
-            known = ", ".join(sorted(self._parts.drivers))
-            raise BadTool(f"there is no agent {ask.agent!r} to spawn; the agents are: {known}")
         run = child_id(self._run.id, self.ref, step, index)
         return msgspec.structs.replace(ask, run=run)
 
     def _children(self, run: Run, events: Sequence[e.Event]) -> list[e.RunStarted]:
         opened = [event for event in events if isinstance(event, e.HoldOpened)]
-        return [child_of(self._parts, run, event) for event in opened if _delegates(event)]
+        begun = [event for event in opened if _delegates(event)]
+        return [child_of(self._parts, run, event, len(begun)) for event in begun]
 
     def _digest(self, ask: Ask, step: int) -> str:
         return ask_digest(

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sayso.domain import events as e
 from sayso.domain.hold import Delegation
 from sayso.domain.run import Run
 from sayso.engine.parts import Parts
-from sayso.errors import UnknownAgent
+from sayso.errors import BadTool, BadValue, BudgetSpent, UnknownAgent
 
 
-def child_of(parts: Parts, run: Run, opened: e.HoldOpened) -> e.RunStarted:
-    """Make the beginning of the run that a hold waits for."""
+def check_spawn(parts: Parts, run: Run, agents: Sequence[str]) -> None:
+    """Refuse to begin runs that have no end, no agent or no turn to take."""
+    for agent in agents:
+        if agent not in parts.drivers:
+            known = ", ".join(sorted(parts.drivers))
+            raise BadTool(f"there is no agent {agent!r} to spawn; the agents are: {known}")
+    if len(agents) > parts.bounds.calls_max:
+        most = parts.bounds.calls_max
+        raise BadValue(f"{len(agents)} agents at once are too many: {most} is the most")
+    if agents and len(run.lineage) >= parts.bounds.depth_max:
+        raise BadValue(f"agents are {parts.bounds.depth_max} deep below agents already")
+    if agents and turns_left(parts, run) < len(agents):
+        raise BudgetSpent(f"{run.id!r} has not enough turns left for {len(agents)} agents below it")
+
+
+def turns_left(parts: Parts, run: Run) -> int:
+    """Give how many turns a run and those below it may still take."""
+    return (run.turns_max or parts.drivers[run.agent].turns_max) - run.turns - run.spent
+
+
+def child_of(parts: Parts, run: Run, opened: e.HoldOpened, among: int = 1) -> e.RunStarted:
+    """Make the beginning of the run that a hold waits for, one `among` several."""
     ask = opened.ask
     assert isinstance(ask, Delegation), "only a delegation begins a run"
     driver = parts.drivers.get(ask.agent)
     if driver is None:
         raise UnknownAgent(f"there is no agent {ask.agent!r}")
-    own = run.turns_max or parts.drivers[run.agent].turns_max
-    left = own - run.turns - run.spent
     return e.RunStarted(
         run=ask.run,
         project=run.project,
@@ -32,5 +52,6 @@ def child_of(parts: Parts, run: Run, opened: e.HoldOpened) -> e.RunStarted:
         parent_call=opened.call,
         parent_hold=opened.hold,
         lineage=(*run.lineage, run.agent),
-        turns_max=max(1, min(driver.turns_max, left)),
+        # Those that begin together share what is left.
+        turns_max=max(1, min(driver.turns_max, turns_left(parts, run) // among)),
     )

@@ -323,6 +323,7 @@ class Gate:
             project=run.project,
             run_id=run.id,
             risk=tool.risk,
+            lineage=run.lineage,
         )
 
     def _digest(self, run: Run, version: int, tool: Tool, tool_version: str, args: bytes) -> str:

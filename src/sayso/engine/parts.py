@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sayso.domain.policy import Require
+from sayso.domain.policy import CallFacts, Require
 from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on everything that could go on for ever."""
 
+    depth_max: int = 16
+    """How deep agents may be below agents."""
     runs_max: int = 200
     """How many runs one worker advances at a time."""
     calls_max: int = 128
@@ -71,10 +74,19 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(ruling, on_reject="cancel")
 
     def checks(self, run: Run) -> list[Intervention]:
-        """List the gate checks of a run's agent, and of the agents above it."""
+        """List the gate checks of a run's agent, and of the agents above it. One that is not known
+        here may have a check that would not let the call go on: a person is asked.
+        """
         found: list[Intervention] = []
         for name in (*run.lineage, run.agent):
             driver = self.drivers.get(name)
-            if driver is not None and driver.check_for_intervention is not None:
+            if driver is None:
+                found.append(partial(_unknown_above, name))
+            elif driver.check_for_intervention is not None:
                 found.append(driver.check_for_intervention)
         return found
+
+
+async def _unknown_above(name: str, facts: CallFacts) -> Require:
+    del facts
+    return Require(why=f"The agent {name!r} above it is not known here, and so its rules are not.")
