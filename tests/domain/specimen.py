@@ -292,6 +292,9 @@ VARIANTS: dict[str, e.AnyEvent] = {
         head="f" * 64,
         times=(1_600_000_000_000, 1_600_000_000_001),
     ),
+    "run.adopted.1-silenced": e.RunAdopted(
+        by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", silenced=(2, 3)
+    ),
     "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
 }
 """The other kinds of value that an event of the same tag may carry."""

@@ -7,15 +7,15 @@ from msgspec.structs import replace
 
 from sayso.domain import adopting, bodies, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.adopting import ASKED_AGAIN, UNDER_WAY, Lore
+from sayso.domain.adopting import ASKED_AGAIN, BEGUN, UNDER_WAY, Lore
 from sayso.domain.call import CallState
-from sayso.domain.hold import InDoubt, SignIn
-from sayso.domain.hold import answer as answered
+from sayso.domain.hold import InDoubt, SignIn, reject
 from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.policy import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of, stranded
 from sayso.domain.value import SAYSO
+from sayso.errors import IllegalEvent
 
 from .build import (
     ANN,
@@ -33,7 +33,6 @@ from .build import (
     call,
     cancelled,
     commit,
-    decided,
     start,
     started,
 )
@@ -75,7 +74,8 @@ class Told:
         return self.go(*verbs.open_holds(self.run, requests, now=NOW, resolve=resolve))
 
     def hold_one(self, ref: str) -> "Told":
-        request = verbs.HoldRequest(ref=ref, ruling=Require(within_ms=6000))
+        ruling = Require(within_ms=6000, on_silence="approve")
+        request = verbs.HoldRequest(ref=ref, ruling=ruling)
         return self.go(*verbs.open_holds(self.run, [request], now=NOW))
 
     def decide(self, n: int = 1, verdict=APPROVE, by=MIRA, **more) -> "Told":
@@ -92,7 +92,7 @@ class Told:
     def adopt(self, **more) -> list[e.Event]:
         """Adopt it, and give what follows from that."""
         events = adopting.adopt(self.run, Lore(self.events), ADOPTED, **more)
-        assert events[0] == ADOPTED
+        assert replace(events[0], silenced=()) == ADOPTED
         self.go(*events)
         return events[1:]
 
@@ -234,32 +234,127 @@ def test_a_step_that_acts_once_is_in_doubt():
     assert opened.ask == InDoubt(attempt=1, worker="w1", why=UNDER_WAY, step=1)
 
 
+def go_on(told: Told, doubted: e.Event, opened: e.Event) -> None:
+    """A body that has begun asks whether it goes on here, and does if a person says so."""
+    assert doubted == e.CallDoubted(call="1.0", attempt=1, why=BEGUN)
+    assert opened.ask == InDoubt(attempt=1, worker="w1", why=BEGUN)
+    assert opened.ruling == Require(title="Go on with pay here?", editable=False)
+    assert (call(told.run).state, status_of(told.run)) == (CallState.DOUBTED, Status.SUSPENDED)
+    step = call(told.run).step
+
+    told.go(*settling.settle(told.run, opened.hold, APPROVE, by=MIRA, now=LATER))
+    told.begin()
+
+    assert (call(told.run).state, call(told.run).step) == (CallState.STARTED, step)
+
+
 @pytest.mark.parametrize("effect", ["none", "keyed"])
-def test_a_step_that_may_be_repeated_is_and_its_body_goes_on(effect: str):
+def test_a_step_that_may_be_repeated_is_once_a_person_lets_its_body_go_on(effect: str):
     told = Told().ask_for("d").begin().step(effect)
 
-    events = told.adopt()
+    voided, doubted, opened = told.adopt()
 
-    assert [type(event) for event in events] == [e.StepVoided, e.BodyParked]
-    assert (call(told.run).state, call(told.run).step) == (CallState.ANSWERED, 0)
+    assert voided == e.StepVoided(call="1.0", attempt=1, step=1, why=BEGUN)
+    assert call(told.run).step == 0
+    go_on(told, doubted, opened)
 
 
-def test_a_body_between_its_steps_goes_on():
+def test_a_body_between_its_steps_goes_on_once_a_person_lets_it():
     told = Told().ask_for("d").begin().step("once")
     told.go(e.StepFinished(call="1.0", attempt=1, step=1, outcome=verbs.Declined(reason="no")))
 
-    (parked,) = told.adopt()
+    go_on(told, *told.adopt())
+    assert call(told.run).step == 1
 
-    assert parked == e.BodyParked(call="1.0", attempt=1, why=UNDER_WAY)
+
+def test_a_body_that_was_answered_goes_on_once_a_person_lets_it():
+    told = Told().ask_for("d").begin()
+    request = verbs.HoldRequest(ref="1.0", ruling=ASK, then="continue", step=1, digest="a")
+    told.go(*bodies.ask(told.run, "1.0", requests=[request], attempt=1, now=NOW)).decide()
     assert call(told.run).state is CallState.ANSWERED
 
+    go_on(told, *told.adopt())
+    assert call(told.run).step == 1
 
-def test_a_body_before_its_first_step_goes_on_if_it_is_known_to_be_one():
-    (parked,) = Told().ask_for("d").begin().adopt(durable={"1.0"})
-    doubted, _ = Told().ask_for("d").begin().adopt()
 
-    assert isinstance(parked, e.BodyParked)
-    assert isinstance(doubted, e.CallDoubted)
+def test_a_body_before_its_first_step_is_asked_about_as_one_if_it_is_known_to_be():
+    told = Told().ask_for("d").begin()
+    go_on(told, *told.adopt(durable={"1.0"}))
+
+    _, opened = Told().ask_for("d").begin().adopt()
+    assert opened.ruling.title == "Did pay happen?"
+
+
+def test_whom_to_ask_whether_a_body_goes_on_may_be_said():
+    _, opened = Told().ask_for("d").begin().adopt(durable={"1.0"}, doubts={"1.0": BOSS})
+
+    assert opened.approvers == ("user:boss",)
+    assert opened.ruling.title == "Go on with pay here?"
+
+
+def test_a_body_does_not_go_on_by_a_no():
+    told = Told().ask_for("d").begin()
+    told.adopt(durable={"1.0"})
+
+    told.go(*settling.settle(told.run, 1, reject("no"), by=MIRA, now=LATER))
+
+    assert call(told.run).state is CallState.DONE
+
+
+def test_a_body_of_a_run_that_is_to_end_is_cut_short():
+    told = Told().ask_for("d").begin()
+    told.go(*settling.cancel(told.run, by=MIRA, now=NOW))
+
+    told.adopt(durable={"1.0"})
+
+    assert told.run.final == Status.CANCELLED
+
+
+@pytest.mark.parametrize("found", ["over", "another attempt", "waits"])
+def test_only_a_body_that_has_begun_is_put_in_doubt(found: str):
+    told = Told().ask_for("d")
+    if found == "another attempt":
+        told.begin()
+    ref = "9.9" if found == "over" else "1.0"
+    attempt = 2 if found == "another attempt" else 0
+
+    more = {"attempt": attempt, "why": "?", "ruling": ASK, "now": NOW}
+    assert bodies.doubt_body(told.run, ref, **more) == []
+
+
+SILENT = Require(within_ms=5000, on_silence="approve")
+
+
+def test_silence_does_not_approve_what_was_asked_elsewhere():
+    told = Told().ask_for("d", "e", "f").hold(SILENT, ASK, SILENT)
+    before = told.run.holds
+
+    assert told.adopt() == []
+
+    assert told.events[-1].silenced == (1, 3)
+    assert told.run.holds == tuple(replace(hold, on_silence="reject") for hold in before)
+    told.go(*settling.sweep(told.run, now=LATER))
+    assert [call(told.run, f"1.{n}").state for n in (0, 2)] == [CallState.DONE] * 2
+
+
+def test_a_body_that_silence_would_have_told_yes_is_told_no():
+    told = Told().ask_for("d").begin()
+    request = verbs.HoldRequest(ref="1.0", ruling=SILENT, then="continue", step=1, digest="a")
+    told.go(*bodies.ask(told.run, "1.0", requests=[request], attempt=1, now=NOW))
+
+    told.adopt()
+
+    told.go(*settling.sweep(told.run, now=LATER))
+    settled = one(told.events, e.HoldSettled)
+    assert settled.decision.verdict.silence == "reject"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_only_a_hold_that_silence_approves_is_kept_from_it(n: int):
+    told = Told().ask_for("d").hold(ASK)
+
+    with pytest.raises(IllegalEvent, match="silence does not approve"):
+        told.go(replace(ADOPTED, silenced=(n,)))
 
 
 @pytest.mark.parametrize("now", [0, 9_000_000])
@@ -294,9 +389,8 @@ def test_what_was_decided_together_and_did_not_count_yet_is_dropped_together():
         asked("d"),
         asking(QUESTION, ruling=Require(within_ms=5000)),
         asking(DELEGATION),
-        decided(asking(QUESTION), 1, answered(1)),
     ],
-    ids=["a turn is due", "a call may start", "asks", "waits for a run", "is answered"],
+    ids=["a turn is due", "a call may start", "asks", "waits for a run"],
 )
 def test_everything_else_is_as_it_was(run: Run):
     events = adopting.adopt(run, Lore([]), ADOPTED)
@@ -358,6 +452,7 @@ def moves_of(told: Told) -> list:
                     lambda r=ref: told.step("once", r),
                     lambda r=ref: told.step("keyed", r),
                     lambda r=ref, d=doubt: told.go(*verbs.doubt_call(told.run, r, **d)),
+                    lambda r=ref, a=attempt: told.go(*bodies.park(told.run, r, attempt=a, why="?")),
                 ]
             case _:
                 pass
@@ -376,9 +471,11 @@ def test_whatever_a_run_was_in_the_middle_of_nothing_starts_unasked(data, siblin
         told.adopt()
 
         run = told.run
-        assert run.calls(CallState.APPROVED, CallState.STARTED) == []
+        going = (CallState.APPROVED, CallState.STARTED, CallState.ANSWERED)
+        assert run.calls(*going) == []
         assert all(hold.decision is None for hold in run.holds)
-        open_before = [replace(hold, decision=None) for hold in before.holds]
+        silent = {"decision": None, "on_silence": "reject"}
+        open_before = [replace(hold, **silent) for hold in before.holds]
         assert list(run.holds[: len(open_before)]) == open_before
         assert has_work(run) or run.holds
         assert not stranded(run)

@@ -110,6 +110,7 @@ class _Run:
             "who": event.approvers,
             "pending": None,
             "doubt": type(event.ask).__name__ == "InDoubt",
+            "inside": event.then == "continue",
         }
 
     def _HoldRevised(self, event: e.HoldRevised, at: int) -> None:
@@ -178,7 +179,7 @@ class _Run:
                 assert decision.by.kind == "person", "nobody said to run it again (I5)"
                 call["again"] += 1
                 call["under_way"] = False
-        elif not hold["doubt"]:
+        elif not hold["doubt"] and not hold["inside"]:
             call["no"] = True
 
     def _CallStarted(self, event: e.CallStarted, at: int) -> None:

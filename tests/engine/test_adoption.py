@@ -26,6 +26,7 @@ from sayso import (
     Sayso,
     answer,
     approve,
+    reject,
     spawn,
     tool,
     user,
@@ -262,7 +263,9 @@ async def test_those_whom_the_rules_here_name_are_asked_about_a_call_in_doubt(
         assert hold.approvers == ("user:boss",)
 
 
-async def test_a_body_before_its_first_step_begins_again(home: Place, away: Place) -> None:
+async def test_a_body_before_its_first_step_begins_again_once_a_person_lets_it(
+    home: Place, away: Place
+) -> None:
     leave, inside = asyncio.Event(), asyncio.Event()
 
     @tool(durable=True)
@@ -280,8 +283,11 @@ async def test_a_body_before_its_first_step_begins_again(home: Place, away: Plac
 
     async with away.app(agent(script, book)) as app:
         run = await app.adopt(data, by="mira")
+        hold = await held(run)
+        assert (hold.kind, hold.title) == ("in_doubt", "Go on with book here?")
+        await app.decide(hold, approve(), by="mira")
         await completed(run)
-        assert "body.parked" in await types(app, run)
+        await judge(app.store)
 
 
 @pytest.mark.parametrize("effect", ["once", "none"])
@@ -309,10 +315,9 @@ async def test_a_body_at_a_step_is_in_doubt_or_takes_it_again(
 
     async with away.app(agent(script, book)) as app:
         run = await app.adopt(data, by="mira")
-        if effect == "once":
-            hold = await held(run)
-            assert (hold.kind, len(taken)) == ("in_doubt", 1)
-            await app.decide(hold, answer("room 8"), by="mira")
+        hold = await held(run)
+        assert (hold.kind, len(taken)) == ("in_doubt", 1)
+        await app.decide(hold, answer("room 8") if effect == "once" else approve(), by="mira")
         await completed(run)
         assert len(taken) == (1 if effect == "once" else 2)
         await judge(app.store)
@@ -338,10 +343,83 @@ async def test_a_body_that_was_answered_goes_on_with_its_sealed_answer(
 
     async with away.app(agent(script, unlock)) as app:
         run = await app.adopt(data, by="mira")
+        hold = await held(run)
+        assert (hold.kind, hold.title) == ("in_doubt", "Go on with unlock here?")
+        await app.decide(hold, approve(), by="mira")
         view = await completed(run)
 
         assert view.messages[-2].outcome.result() == "6 digits, and True"
         await judge(app.store)
+
+
+@pytest.mark.parametrize("exported", ["answered", "between two steps"])
+async def test_one_yes_inside_a_body_pays_once_in_both_stores(
+    home: Place, away: Place, exported: str
+) -> None:
+    paid, leave, inside = list[str](), asyncio.Event(), asyncio.Event()
+
+    @tool(durable=True)
+    async def settle(ctx: Context) -> str:
+        if not await ctx.approval("Pay?"):
+            return "not paid"
+        await ctx.step("look", lambda: None)
+        inside.set()
+        await leave.wait()
+        await ctx.step("pay", lambda: paid.append("here"))
+        return "paid"
+
+    script = [call("settle", {}), say("Paid.")]
+    async with home.app(agent(script, settle)) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        if exported == "between two steps":
+            await app.decide(hold, approve(), by="mira")
+            await inside.wait()
+            data = await sent(app, run)
+            leave.set()
+            await completed(run)
+    if exported == "answered":
+        async with home.app(agent(script, settle), work=False) as app:
+            await app.decide(hold, approve(), by="mira")
+            data = await sent(app, run.id)
+        leave.set()
+        async with home.app(agent(script, settle)) as app:
+            await completed(app.run(run.id))
+    assert paid == ["here"]
+
+    async with away.app(agent(script, settle)) as app:
+        moved = await app.adopt(data, by="mira")
+        hold = await held(moved)
+        assert (hold.kind, paid) == ("in_doubt", ["here"])
+        await app.decide(hold, reject("it is paid"), by="mira")
+        await completed(moved)
+        assert paid == ["here"]
+        await judge(app.store)
+
+
+async def test_silence_approves_nothing_that_was_asked_elsewhere(home: Place, away: Place) -> None:
+    def silent(world: World) -> Agent:
+        @tool(approval=True, within="1h", on_silence="approve")
+        def pay(ctx: Context, amount: float) -> str:
+            world.act(ctx, {"amount": amount})
+            return "paid"
+
+        return agent(SCRIPT, pay)
+
+    async with home.app(silent(home.world)) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        await held(run)
+        data = await sent(app, run)
+
+    async with away.app(silent(away.world)) as app:
+        run = await app.adopt(data, by="mira")
+        before = await held(run)
+        away.clock.advance("61m")
+        view = await completed(run)
+
+        assert away.world.effects() == []
+        assert "nobody decided in time" in repr(view.messages[-2].outcome)
+        assert before.deadline is not None
 
 
 def tree(world: World) -> list[Agent]:

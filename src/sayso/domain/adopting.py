@@ -1,8 +1,10 @@
 """How a run that comes from another store is taken in: the verb `adopt`.
 
 Rule 1: whatever was allowed elsewhere and has not happened yet is asked again here, because it may
-have happened there since; whatever was under way there is in doubt.
-Rule 2: silence is not the new decision that this takes.
+have happened there since; whatever was under way there is in doubt. A body that has begun goes on
+only once a person has said so here.
+Rule 2: silence is not the new decision that this takes: it approves nothing that was asked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from sayso.domain.verbs import HoldRequest, doubt_call, open_holds, unsilenced
 
 ASKED_AGAIN = "Asked again: it was approved elsewhere before the run was adopted here."
 UNDER_WAY = "it was under way elsewhere when the run was adopted here"
+BEGUN = "its body had begun elsewhere when the run was adopted here, and may have gone on there"
 
 
 class Lore:
@@ -69,16 +72,17 @@ def adopt(
     about those in doubt; without it, whoever was asked whether they may start.
     """
     draft = Draft(run)
-    draft.add(adopted)
+    silenced = tuple(hold.n for hold in run.holds if hold.on_silence == "approve")
+    draft.add(replace(adopted, silenced=silenced))
     if run.final:
         return draft.events
     now = adopted.at
     for hold in run.holds:
         if hold.decision is not None:
             draft.add(e.DecisionUndone(hold=hold.n, by=SAYSO, at=now))
-    for row in run.calls(CallState.STARTED):
+    for row in run.calls(CallState.STARTED, CallState.ANSWERED):
         ruling = (doubts or {}).get(row.ref) or _doubt_ruling(lore, row)
-        body = bool(row.step) or row.ref in durable
+        body = bool(row.step) or row.ref in durable or row.state is CallState.ANSWERED
         draft.add(*_under_way(draft.run, row, lore, ruling, now, body=body))
     groups = [(strand.calls, strand.resolve) for strand in run.strands]
     groups += [((row,), "each") for row in run.commands]
@@ -98,7 +102,10 @@ def _under_way(
         return bodies.doubt_step(
             run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, digest=row.digest, now=now
         )
-    return bodies.park(run, ref, attempt=attempt, why=UNDER_WAY, again=True)
+    if run.ending:
+        return bodies.park(run, ref, attempt=attempt, why=UNDER_WAY, again=True)
+    ruling = replace(ruling, title=f"Go on with {row.tool} here?")
+    return bodies.doubt_body(run, ref, attempt=attempt, why=BEGUN, ruling=ruling, now=now)
 
 
 def _ask_again(

@@ -20,7 +20,7 @@ CALL_MOVES: dict[type[e.Event], dict[CallState, CallState]] = {
     e.StepVoided: {_S.STARTED: _S.STARTED, _S.ANSWERED: _S.ANSWERED},
     e.BodyParked: {_S.STARTED: _S.ANSWERED},
     e.AttemptVoided: {_S.STARTED: _S.READY},
-    e.CallDoubted: {_S.STARTED: _S.DOUBTED},
+    e.CallDoubted: {_S.STARTED: _S.DOUBTED, _S.ANSWERED: _S.DOUBTED},
     e.CallFinished: {state: _S.DONE for state in _S if state is not _S.DONE},
 }
 """Which event moves a call from which state to which; `apply_holds.HOLD_MOVES` has those of holds.

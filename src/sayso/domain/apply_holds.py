@@ -166,6 +166,16 @@ def decision_undone(run: Run, event: e.DecisionUndone) -> Run:
     return with_hold(run, replace(hold, decision=None))
 
 
+def run_adopted(run: Run, event: e.RunAdopted) -> Run:
+    """Let silence no longer approve what was asked elsewhere: it may have approved it there."""
+    for n in event.silenced:
+        hold = run.hold(n)
+        if hold is None or hold.on_silence != "approve":
+            raise IllegalEvent(f"silence does not approve hold {n}")
+        run = with_hold(run, replace(hold, on_silence="reject"))
+    return run
+
+
 def _about_call(event: e.HoldOpened) -> bool:
     """Tell whether the hold asks about the call itself, and so shows the call's digest."""
     if isinstance(event.ask, InDoubt):

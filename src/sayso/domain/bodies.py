@@ -63,7 +63,8 @@ def ask(
     draft = Draft(run)
     strand = run.strand_of(ref)
     if strand is not None and strand.resolve == "latest":
-        draft.add(*supersede(run, now=now))
+        # Two bodies that ask again would withdraw each other's questions for ever.
+        draft.add(*supersede(run, now=now, bodies_too=False))
     draft.add(*open_holds(draft.run, requests, now=now))
     draft.add(*halt(draft.run, ref))
     return draft.events
@@ -96,6 +97,26 @@ def doubt_step(
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
     doubt = InDoubt(attempt=attempt, worker=row.worker, why=why, step=row.step)
     request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=doubt, digest=digest)
+    draft.add(*open_holds(draft.run, [request], now=now))
+    return draft.events
+
+
+def doubt_body(
+    run: Run, ref: str, *, attempt: int, why: str, ruling: Require, now: int
+) -> list[e.Event]:
+    """Let a body that has begun go on only if a person says so, wherever in it that is; nothing if
+    it is over, or waits for a person anyway.
+    """
+    row = run.call(ref)
+    begun = (CallState.STARTED, CallState.ANSWERED)
+    if row is None or row.state not in begun or row.attempt != attempt:
+        return []
+    draft = Draft(run)
+    if row.stepping:
+        draft.add(e.StepVoided(call=ref, attempt=attempt, step=row.step, why=why))
+    draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
+    doubt = InDoubt(attempt=attempt, worker=row.worker, why=why)
+    request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=doubt)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events
 

@@ -313,6 +313,8 @@ class RunAdopted(Event, frozen=True, kw_only=True, tag="run.adopted.1"):
     """The hash of its last entry there."""
     times: tuple[int, ...] = ()
     """When each of its entries before this one was committed there; here, all were at once."""
+    silenced: tuple[int, ...] = ()
+    """The open holds that silence would have approved; here it rejects them."""
 
 
 class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):

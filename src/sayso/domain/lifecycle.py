@@ -255,7 +255,7 @@ _APPLY: dict[type[e.Event], Callable[[Run, Any], Run]] = {
     e.LateResult: _unchanged,
     e.CancelRequested: _cancel_requested,
     e.RunTakenOver: _unchanged,
-    e.RunAdopted: _unchanged,
+    e.RunAdopted: holds.run_adopted,
     e.RunSuspended: _announced,
     e.RunResumed: _announced,
     e.RunCompleted: _completed,

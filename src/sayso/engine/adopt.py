@@ -287,11 +287,11 @@ def _start_key(events: Iterable[e.Event]) -> Key | None:
 
 
 def _look_into(parts: Parts, one: _Arrival) -> tuple[set[str], Mapping[str, Require]]:
-    """Say which calls under way have bodies that go on from the journal, and whom to ask about the
-    others, as far as their tools are known here.
+    """Say which calls under way have bodies that can go on from the journal, and whom to ask about
+    all of them, as far as their tools are known here.
     """
     driver = parts.drivers.get(one.run.agent)
-    rows = one.run.calls(CallState.STARTED)
+    rows = one.run.calls(CallState.STARTED, CallState.ANSWERED)
     if driver is None or not rows:
         return set(), {}
     transcript = Transcript(one.run.id)
