@@ -231,3 +231,25 @@ async def _said(run: Any, text: str) -> bool:
 
 async def _closed(run: Any, name: str) -> bool:
     return statuses(await run.view())[name] == "closed"
+
+
+async def test_a_run_in_memory_is_not_given_with_a_conversation_that_is_ahead_of_it(
+    place: Place,
+) -> None:
+    turns = script(go=[call("spawn", {"node": "clerk", "input": "A"}), say("...")], A=clerk("A"))
+    async with place.app(shop(turns)) as app:
+        run_id = (await app.start("shop", "go", by="ann")).id
+        await suspended(app.run(run_id))
+    async with (
+        place.app(shop(turns), work=False) as one,
+        place.app(shop(turns), work=False) as other,
+    ):
+        ledger = one._open_parts.ledger
+        ledger.pin(run_id)
+        before = (await ledger.live(run_id)).run.seq
+        await other.say(run_id, "Hurry.", by="ann")
+
+        live, transcript = await ledger.both(run_id)
+
+    # What one of them then appends would be taken for what the other has heard.
+    assert before < live.run.seq == transcript.seq

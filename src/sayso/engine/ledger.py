@@ -243,7 +243,14 @@ class Ledger:
                 return live, found
             if found is None:
                 found = await self._history.begin(live.run)
-            for entry in await read_journal(self.store, run_id, after=found.seq):
+            journal = await read_journal(self.store, run_id, after=found.seq)
+            end = [entry.id for entry in journal if entry.seq >= live.run.seq]
+            if end not in ([], [live.last]):
+                # Somebody else has written, and what is under way comes to nothing.
+                await live.idle.wait()
+                self._spoil(live)
+                continue
+            for entry in journal:
                 if entry.seq > found.seq:
                     found.add(entry.seq, decode(entry))
             if live.stale:
