@@ -107,6 +107,16 @@ def test_a_body_that_asks_withdraws_what_was_asked_before_if_the_latest_counts()
     assert call(run, "1.1").state is CallState.DONE
 
 
+def test_bodies_that_ask_leave_each_other_alone_even_if_the_latest_counts():
+    run = begin_first(begin_first(batch(None, None, resolve="latest")))
+    run = put(run, QUESTION)
+
+    run = put(run, QUESTION, ref="1.1")
+
+    assert [hold.call for hold in run.holds] == ["1.0", "1.1"]
+    assert {call(run, ref).state for ref in ("1.0", "1.1")} == {CallState.WAITING}
+
+
 def test_siblings_that_hold_wait_for_the_one_that_is_held():
     run = batch(Require(), None, None, siblings="hold")
 
@@ -194,6 +204,44 @@ def test_what_is_decided_together_is_not_decided_alone():
     run = commit(run, *events)
     run = commit(run, *settling.settle(run, 2, APPROVE, by=MIRA, now=NOW, whole=True))
     assert able(run) == ["1.0", "1.1", "1.2"]
+
+
+@pytest.mark.parametrize(
+    "approvers, common",
+    [
+        ([("user:ann", "user:bob"), ("user:bob", "user:cy")], ("user:bob",)),
+        ([("anyone",), ("user:ann", "user:bob")], ("user:ann", "user:bob")),
+        ([("owner", "user:ann"), ("user:mira",)], ("user:mira",)),
+        ([(), ("anyone",)], ("user:mira",)),
+        ([("anyone",), ("anyone",)], ("anyone",)),
+    ],
+)
+def test_what_is_decided_together_is_decided_by_those_who_may_decide_each(approvers, common):
+    run = together(*[Require(approvers=named) for named in approvers])
+
+    assert [(hold.together, hold.approvers) for hold in run.holds] == [(True, common)] * 2
+
+
+@pytest.mark.parametrize(
+    "approvers",
+    [
+        [("user:ann",), ("user:bob",)],
+        [("user:ann",), ()],
+        [("user:ann", "user:bob"), ("user:bob", "user:cy"), ("user:cy", "user:ann")],
+        [("user:ann",), ("user:bob",), ("anyone",)],
+    ],
+)
+def test_what_nobody_could_decide_together_is_decided_one_by_one(approvers):
+    rulings = [Require(approvers=named, within_ms=n + 1) for n, named in enumerate(approvers)]
+
+    run = together(*rulings)
+
+    assert [hold.approvers for hold in run.holds] == [
+        named or ("user:mira",) for named in approvers
+    ]
+    assert not any(hold.together for hold in run.holds)
+    assert all(hold.editable for hold in run.holds)
+    assert [hold.deadline for hold in run.holds] == [NOW + n + 1 for n in range(len(rulings))]
 
 
 def test_what_is_decided_together_has_the_earliest_deadline():

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from sayso.domain import events as e
 from sayso.domain import settling, verbs
-from sayso.domain.call import Call, CallState, Declined
+from sayso.domain.call import Call, CallState, Declined, Failed
 from sayso.domain.hold import Approved, Rejected, answer
 from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.policy import Require
@@ -15,6 +15,7 @@ from sayso.errors import RunFinished, RunWaiting
 
 from .build import (
     APPROVE,
+    DELEGATION,
     DONE,
     MIRA,
     NOW,
@@ -229,6 +230,37 @@ def test_a_command_that_waits_for_its_answer_is_given_up_too():
     body = put(launched(commanded(started())), QUESTION, ref="c1")
     body = commit(body, *verbs.drop_commands(body, now=NOW))
     assert call(body, "c1").state is CallState.ANSWERED
+
+
+def test_a_body_that_asks_again_after_it_was_told_ends():
+    body = put(launched(commanded(started())), QUESTION, ref="c1")
+    told = {"c1": call(body, "c1").attempt}
+    # Run again because the append was stale, it is told and no more.
+    assert verbs.drop_commands(body, now=NOW, told=told) == verbs.drop_commands(body, now=NOW)
+    body = resumed(commit(body, *verbs.drop_commands(body, now=NOW)), "c1")
+    assert verbs.drop_commands(body, now=NOW, told=told) == []
+
+    body = put(body, QUESTION, ref="c1")
+    events = verbs.drop_commands(body, now=NOW, told=told)
+
+    outcome = Failed(error="Cancelled", message="the run is complete, and it asked again")
+    assert events[-1] == e.CallFinished(call="c1", attempt=2, outcome=outcome)
+    assert commit(body, *events).commands == ()
+
+
+def test_a_command_that_waits_for_its_answer_after_it_was_told_has_one_outcome():
+    run = blocked(run=launched(commanded(started())), ref="c1")
+
+    events = verbs.drop_commands(run, now=NOW, told={"c1": 0})
+
+    assert len([event for event in events if isinstance(event, e.CallFinished)]) == 1
+    assert commit(run, *events).commands == ()
+
+
+def test_a_body_that_waits_for_another_run_is_waited_for():
+    run = put(launched(commanded(started())), DELEGATION, ref="c1")
+
+    assert verbs.drop_commands(run, now=NOW, told={"c1": 0}) == []
 
 
 def test_a_run_that_listens_hears_while_only_a_command_waits():

@@ -224,9 +224,10 @@ def withdraw(
     reason: str,
     only: str = "",
     decided_too: bool = True,
+    bodies_too: bool = True,
 ) -> list[e.Event]:
     """Take back what a run asks, or one call of it; with `decided_too`, also what is decided and
-    can still be undone.
+    can still be undone; with `bodies_too`, also what bodies ask that go on after it.
     """
     # A call in doubt stays open whatever happens to the run: somebody must look into it. So does
     # one that another run works on: that run is to end first.
@@ -235,6 +236,8 @@ def withdraw(
         if hold.kind == "in_doubt" or hold.child or only not in ("", hold.call):
             continue
         if hold.decision is not None and not decided_too:
+            continue
+        if hold.then == "continue" and not bodies_too:
             continue
         decision = Decision(
             verdict=Withdrawn(reason=reason),

@@ -9,12 +9,13 @@ What people decide is in `settling`, what the bodies of calls do is in `bodies`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from sayso.domain import events as e
-from sayso.domain.call import Call, CallState, Declined, Outcome
+from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.hold import (
     Approval,
     Ask,
@@ -25,12 +26,14 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import FINAL
-from sayso.domain.policy import Require
+from sayso.domain.policy import Require, common_approvers
 from sayso.domain.run import CallRow, Run, Status
 from sayso.domain.settling import Draft, decidable, declined_by_end, withdraw
 from sayso.domain.standing import startable, status_of, strand_due
 from sayso.domain.value import SAYSO, Principal, Value
 from sayso.errors import NotWhatWasShown, RunFinished, RunWaiting, WrongVerdict
+
+_NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class HoldRequest(Value, frozen=True, kw_only=True):
@@ -116,8 +119,9 @@ def open_holds(
 ) -> list[e.Event]:
     """Ask people, all in one suspension.
 
-    `together`: they are decided together, by the earliest deadline among them. `latest`: only the
-    last one is asked, and whatever the run asked before is withdrawn.
+    `together`: they are decided together, by people who may decide each of them and by the earliest
+    deadline among them; if there is no such person, each on its own. `latest`: only the last one is
+    asked, and whatever the run asked before is withdrawn.
     """
     draft = Draft(run)
     if resolve == "latest" and requests:
@@ -127,29 +131,47 @@ def open_holds(
         requests = requests[-1:]
     # One verdict is for all that is decided together, and only approvals have one in common.
     decided = [request for request in requests if isinstance(request.ask, Approval)]
-    together = resolve == "together" and len(decided) > 1
+    common = _in_common(run, decided)
+    together = resolve == "together" and len(decided) > 1 and common is not None
     withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
     silences = {request.ruling.on_silence for request in decided}
     first = draft.run.suspensions + 1
     for request in requests:
         joint = together and isinstance(request.ask, Approval)
         within = min(withins, default=None) if joint else request.ruling.within_ms
-        asked = _joint(request, silences) if joint else request
+        asked = _joint(request, silences, common or ()) if joint else request
         draft.add(_opened(draft.run, asked, within, now, suspension=first, together=joint))
     return draft.events
 
 
-def _joint(request: HoldRequest, silences: set[str]) -> HoldRequest:
+def _in_common(run: Run, requests: Iterable[HoldRequest]) -> tuple[str, ...] | None:
+    """Name those who may decide each of these; None if there is nobody."""
+    common: tuple[str, ...] | None = ()
+    for request in requests:
+        # The owner by name: whoever decides them all must be good for each, also when it starts.
+        named = resolve_approvers(request.ruling, run.by)
+        common = None if common is None else common_approvers(common, named)
+    return common
+
+
+def _joint(request: HoldRequest, silences: set[str], approvers: tuple[str, ...]) -> HoldRequest:
     """Make a request one of several that are decided alike, also by silence."""
     silence = silences.copy().pop() if len(silences) == 1 else "reject"
-    ruling = msgspec.structs.replace(request.ruling, editable=False, on_silence=silence)
+    ruling = msgspec.structs.replace(
+        request.ruling, approvers=approvers, editable=False, on_silence=silence
+    )
     return msgspec.structs.replace(request, ruling=ruling)
 
 
-def supersede(run: Run, *, now: int) -> list[e.Event]:
+def supersede(run: Run, *, now: int, bodies_too: bool = True) -> list[e.Event]:
     """Take back what a run asks because it asks something new; what is decided stays decided."""
     return withdraw(
-        run, by=SAYSO, now=now, reason="superseded by a later question", decided_too=False
+        run,
+        by=SAYSO,
+        now=now,
+        reason="superseded by a later question",
+        decided_too=False,
+        bodies_too=bodies_too,
     )
 
 
@@ -309,8 +331,12 @@ def command(
     return [e.CommandReceived(call=call, by=by, at=now, key=key, strand=strand)]
 
 
-def drop_commands(run: Run, *, now: int) -> list[e.Event]:
-    """Give up the commands of a run that is about to be complete, but for those under way."""
+def drop_commands(run: Run, *, now: int, told: Mapping[str, int] = _NOBODY) -> list[e.Event]:
+    """Give up the commands of a run that is about to be complete, but for those under way.
+
+    `told`: the bodies that were told so before, and at which attempt. One that has gone on since
+    and asks again ends here: it could go on asking for ever.
+    """
     draft = Draft(run)
     reason = "the run is complete"
     for row in run.commands:
@@ -318,6 +344,11 @@ def drop_commands(run: Run, *, now: int) -> list[e.Event]:
             draft.add(*decline(draft.run, row.ref, Declined(reason=reason)))
         elif row.state in (CallState.HELD, CallState.WAITING):
             draft.add(*withdraw(draft.run, by=SAYSO, now=now, reason=reason, only=row.ref))
+            there = draft.run.call(row.ref)
+            again = row.attempt > told.get(row.ref, row.attempt)
+            if again and there is not None and there.state is CallState.ANSWERED:
+                over = Failed(error="Cancelled", message=f"{reason}, and it asked again")
+                draft.add(e.CallFinished(call=row.ref, attempt=row.attempt, outcome=over))
     return draft.events
 
 
