@@ -18,6 +18,7 @@
     |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
+    |   +-- TooManyCommands     the run has as many open commands as it may have
     |   +-- RunFinished         nothing can be done with a finished run
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
@@ -63,9 +64,12 @@ Leaf names state facts. A docstring is the default message; data travels as attr
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from sayso.domain.hold import Decision
 
 
@@ -149,6 +153,10 @@ class KeyReused(Refused):
 
 class RunExists(Refused):
     """A run with this id exists already."""
+
+
+class TooManyCommands(Refused):
+    """The run has too many open commands: decide or wait for those first."""
 
 
 class RunFinished(Refused):
@@ -329,6 +337,17 @@ class SignInFailed(SaysoError):
 
 class WaitTimeout(SaysoError):
     """The wait is over, the run is not where it was waited for."""
+
+
+@contextmanager
+def contained(what: str) -> Generator[None]:
+    """Run somebody else's code. What would end the process is an error of that code: a run that is
+    taken up again after every restart would end it every time.
+    """
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{what} raised {describe(error)}") from error
 
 
 def describe(error: BaseException) -> str:

@@ -13,6 +13,7 @@ import pytest
 from sayso import (
     Context,
     Declined,
+    NotAnswered,
     Policy,
     Returned,
     Rule,
@@ -437,6 +438,53 @@ async def test_latest_a_later_question_of_a_body_withdraws_the_earlier_one(place
         assert "superseded" in one.reason
         assert two.result() == "two"
         check_answered(view)
+
+
+async def test_latest_bodies_that_ask_again_do_not_withdraw_each_other(place: Place) -> None:
+    @tool(durable=True)
+    async def find(ctx: Context, n: int) -> str:
+        while True:
+            try:
+                return await ctx.ask(f"Question {n}?")
+            except NotAnswered:
+                continue
+
+    script = [[call("find", {"n": 1}), call("find", {"n": 2})], say("Done.")]
+    async with place.app(agent(script, find, resolve="latest")) as app:
+        run = await app.start("teller", "go", by="mira")
+        holds = (await suspended(run)).holds
+        assert {hold.title for hold in holds} == {"Question 1?", "Question 2?"}
+        for hold in holds:
+            await app.decide(hold, answer(hold.title), by="mira")
+        view = await completed(run)
+
+        assert [one.result() for one in outcomes(view)] == ["Question 1?", "Question 2?"]
+
+
+@pytest.mark.parametrize("common", [True, False])
+async def test_together_is_for_those_who_may_decide_each(place: Place, common: bool) -> None:
+    cy = [user("cy")] if common else []
+
+    @tool(approval=True, approvers=[user("ann"), *cy])
+    async def pay() -> str:
+        return "paid"
+
+    @tool(approval=True, approvers=[*cy, user("bob")])
+    async def send() -> str:
+        return "sent"
+
+    script = [[call("pay"), call("send")], say("Done.")]
+    async with place.app(agent(script, pay, send, resolve="together")) as app:
+        run = await app.start("teller", "go", by="mira")
+        one, two = (await suspended(run)).holds
+        if common:
+            assert one.approvers == two.approvers == ("user:cy",)
+            await app.resume(one.request_id, approve(), by="cy")
+        else:
+            await app.decide(one, approve(), by="ann")
+            await app.decide(two, approve(), by="bob")
+
+        assert [found.result() for found in outcomes(await completed(run))] == ["paid", "sent"]
 
 
 async def test_one_held_call_under_together_is_decided_like_any(place: Place) -> None:

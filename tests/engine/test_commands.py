@@ -406,6 +406,36 @@ async def test_a_body_of_a_command_is_told_that_the_run_is_complete(
         assert (done.outcome.error, desk.notes[-1]) == ("NotAnswered", "no answer: withdrawn")
 
 
+@pytest.mark.parametrize("bounds", [QUICK, COLD], ids=["hot", "parked"])
+async def test_a_body_of_a_command_that_keeps_asking_does_not_keep_the_run(
+    place: Place, bounds: Bounds
+) -> None:
+    asked: list[str] = []
+
+    @tool(durable=True)
+    async def nag(ctx: Context) -> str:
+        while True:
+            try:
+                return await ctx.ask("What note?")
+            except NotAnswered as error:
+                asked.append(error.decision.word)
+
+    desk = Desk()
+    teller = agent([call("pay"), say("Done.")], desk.agent.tools["pay"], commands=[nag])
+    async with place.app(teller, bounds=bounds) as app:
+        run = await app.start("teller", "go", by="mira")
+        own = await held(run)
+        await app.command(run, "nag", by="mira")
+        await app.decide(own, approve(), by="mira")
+        await completed(run)
+
+        done = await run.command("c1", timeout=20)
+        assert isinstance(done.outcome, Failed)
+        assert done.outcome.error == "Cancelled"
+        assert asked == ["withdrawn"]
+        assert (await types(app, run)).count("hold.opened") == 3
+
+
 async def test_cancelling_a_run_ends_its_commands(place: Place) -> None:
     desk = Desk()
     async with place.app(desk.agent) as app:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
 from sayso.agents.signature import REQUIRED, Parameter, check_open
 from sayso.domain.digest import decode_value, encode_value
-from sayso.errors import BadAgent, BadTool, BadValue
+from sayso.errors import BadAgent, BadTool, BadValue, describe
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -226,9 +226,9 @@ def _guarded(act: Any, what: str) -> Any:
         raise
     except ValidationError as error:
         raise BadValue(f"{what}: {_problems(error)}") from None
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         # Validators are the tool's own code and may raise anything.
-        raise BadValue(f"{what}: {type(error).__name__}: {error}") from error
+        raise BadValue(f"{what}: {describe(error)}") from error
 
 
 def _problems(error: ValidationError) -> str:

@@ -146,7 +146,13 @@ class FunctionTool(Generic[P, R]):
         kwargs = self._kwargs(args)
         kwargs.update(dict.fromkeys(self._signature.contexts, ctx))
         kwargs.update({one: Instance(ctx, kind) for one, kind in self._signature.instances})
-        result = await _run(self._fn, kwargs, self.name)
+        try:
+            result = await _run(self._fn, kwargs, self.name)
+        except KeyboardInterrupt as error:
+            if ctx.body is None:
+                raise  # Whoever made the attempt says what it means.
+            # What a durable body has done is in its journal: this is how it ended.
+            raise RuntimeError(f"{self.name} raised KeyboardInterrupt") from error
         if isinstance(result, Suspend):
             return result
         if ctx.suspends:

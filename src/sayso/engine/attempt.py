@@ -21,7 +21,7 @@ from sayso.domain.value import Value
 from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.gate import clean_text
 from sayso.engine.ports import Happened, NotHappened, Tool
-from sayso.errors import BadValue, NotDone, describe
+from sayso.errors import BadValue, NotDone, contained, describe
 
 MESSAGE_MAX = 2000
 PROBE_S = 30.0
@@ -76,7 +76,7 @@ Result = Done | Void | Doubt | StepDoubt | Parked | Asked
 
 async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
     """Call the tool. Never raises, but for the end of the process itself."""
-    body = asyncio.ensure_future(tool.call(ctx, args))
+    body = asyncio.ensure_future(_call(tool, ctx, args))
     try:
         done, _ = await asyncio.wait({body}, timeout=tool.timeout_ms / 1000)
     except asyncio.CancelledError:
@@ -90,17 +90,38 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
         return _lost(tool, f"it did not end within {tool.timeout_ms / 1000:g} seconds")
     try:
         result = body.result()
+        if isinstance(result, _Interrupted):
+            return _lost(tool, f"it was interrupted by {result.by}")
         if isinstance(result, Suspend):
             return _asked(result, ctx)
         return Done(outcome=Returned(value=msgspec.Raw(result)), moves=tuple(ctx.moves))
     except NotDone as error:
         return Void(why=_message(error) or "the tool says that it did nothing")
-    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as error:
-        return _lost(tool, f"it was interrupted by {type(error).__name__}")
+    except asyncio.CancelledError:
+        return _lost(tool, "it was interrupted by CancelledError")
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
         if _lost_sight(error) or (tool.effect is not Effect.NONE and _broke_down(error)):
             return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
         return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
+
+
+class _Interrupted(Value, frozen=True, kw_only=True):
+    """The body raised what would end the process."""
+
+    by: str
+
+
+async def _call(tool: Tool, ctx: Context, args: bytes) -> bytes | Suspend | _Interrupted:
+    try:
+        return await tool.call(ctx, args)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # Raised out of a task of its own it would go through the event loop, and end the worker.
+        return _Interrupted(by=type(error).__name__)
+
+
+async def _probe(tool: Tool, ctx: Context, args: bytes) -> Happened | NotHappened | None:
+    with contained("it"):
+        return await tool.probe(ctx, args)
 
 
 def _asked(result: Suspend, ctx: Context) -> Result:
@@ -133,7 +154,7 @@ async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -
         return Void(why=may, lost=tool.effect is Effect.KEYED)
     if not tool.has_probe:
         return Doubt(why=why)
-    asked = asyncio.ensure_future(tool.probe(ctx, args))
+    asked = asyncio.ensure_future(_probe(tool, ctx, args))
     try:
         await asyncio.wait({asked}, timeout=PROBE_S)
     finally:

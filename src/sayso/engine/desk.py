@@ -34,6 +34,7 @@ from sayso.errors import (
     RunExists,
     RunWaiting,
     ThreadBusy,
+    TooManyCommands,
     UnknownAgent,
     UnknownRun,
 )
@@ -42,6 +43,8 @@ from sayso.store.journal import decode, read_journal
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
+COMMANDS_MAX = 128
+"""No run has more commands that are not over: its row holds all of them."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +204,11 @@ class Desk:
         def verb(run: Run) -> list[e.Event]:
             if run.strand(strand) is None:
                 raise UnknownRun(f"{run_id!r} has no strand {strand!r} any more")
+            if len(run.commands) >= COMMANDS_MAX:
+                raise TooManyCommands(
+                    f"{run_id!r} has {COMMANDS_MAX} open commands: decide what they ask, or wait "
+                    "for them, then try again"
+                )
             now = self._parts.store.now()
             draft = Draft(run)
             draft.add(

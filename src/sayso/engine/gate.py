@@ -37,7 +37,7 @@ from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.thread import in_thread
-from sayso.errors import BadValue, SignInFailed
+from sayso.errors import BadValue, SignInFailed, contained
 
 PATIENCE_S = 5.0
 """How long `check_for_intervention` may take before the answer is: ask a person."""
@@ -112,7 +112,8 @@ class Gate:
             if tool is None:
                 known = ", ".join(sorted(tools)) or "none"
                 raise BadValue(f"there is no tool {name!r}; the tools are: {known}")
-            args = tool.freeze(asked.args)
+            with contained(f"the tool {name!r}"):
+                args = tool.freeze(asked.args)
         except BadValue as error:
             text = clean_text(asked.args)[:TEXT_MAX]
             kind = "BadArguments" if tool else "UnknownTool"
@@ -178,7 +179,8 @@ class Gate:
                 ask=wanted.ask,
                 policy_version=self.policy.version,
             )
-        wanted = tool.ask(args)
+        with contained(f"the tool {tool.name!r}"):
+            wanted = tool.ask(args)
         if wanted is None:
             return None
         return HoldRequest(
@@ -269,7 +271,8 @@ class Gate:
         checks = [*([] if self._check is None else [self._check]), *more]
         if self.policy.rules or checks:
             facts = self._facts(run, tool, args)
-            ruling = self.policy.on(facts, ruling)
+            with contained("a rule"):
+                ruling = self.policy.on(facts, ruling)
             for each in checks:
                 ruling = strictest(ruling, await self._intervene(each, facts))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
@@ -285,7 +288,8 @@ class Gate:
             return Require(approvers=asked, title=title, editable=False)
         if not asked:
             flags = [] if tool.approval is None else [tool.approval]
-            ruling = self.policy.on(self._facts(run, tool, args), *flags)
+            with contained("a rule"):
+                ruling = self.policy.on(self._facts(run, tool, args), *flags)
             asked = ruling.approvers if isinstance(ruling, Require) else ()
         return Require(approvers=asked, risk=tool.risk, title=title, editable=False)
 
@@ -376,12 +380,10 @@ def clean_text(text: str) -> str:
 
 
 async def _answer(check: Intervention, facts: CallFacts) -> Any:
-    try:
+    with contained("it"):
         if inspect.iscoroutinefunction(check):
             return await check(facts)
         return await in_thread(partial(check, facts), {}, "check_for_intervention")
-    except SystemExit as error:
-        raise RuntimeError(f"it called sys.exit({error.code!r})") from error
 
 
 def _forget(asked: asyncio.Future[Any]) -> None:

@@ -37,7 +37,7 @@ from sayso.engine.parts import Parts
 from sayso.engine.ports import Scene
 from sayso.engine.proposal import Proposal
 from sayso.engine.turn import propose_turn
-from sayso.errors import CannotGoOn, ModelFailed, StoreClosed, StoreError, describe
+from sayso.errors import CannotGoOn, ModelFailed, StoreClosed, StoreError, contained, describe
 
 log = logging.getLogger("sayso")
 
@@ -164,8 +164,8 @@ class RunLoop:
             # The work is still to be done, and is looked at again.
             log.warning("%s: %s", self.run_id, error)
             await asyncio.sleep(self._parts.bounds.look_s)
-        except (KeyboardInterrupt, SystemExit):
-            raise
+        except KeyboardInterrupt:
+            raise  # Of a person at the keyboard: that of an agent's code is an error by now.
         except BaseException as error:
             # An agent's mistake ends its run, not the worker; nor the calls beside it.
             log.exception("%s failed", self.run_id)
@@ -232,7 +232,8 @@ class RunLoop:
     async def _failed(self, name: str, error: str) -> None:
         """Let the agent go on after a strand could not, or end the run."""
         run = (await self._ledger.live(self.run_id)).run
-        change = self._parts.drivers[run.agent].failed(name, error)
+        with contained(f"the agent {run.agent!r}"):
+            change = self._parts.drivers[run.agent].failed(name, error)
         if change is None:
             await self._fail(error)
             return
@@ -240,7 +241,8 @@ class RunLoop:
         def verb(run: Run) -> Sequence[e.Event]:
             if run.ending or run.final or run.strand(name) is None:
                 return []
-            return change(Scene(run, self._ledger.fold(run), self._parts.store.now()))
+            with contained(f"the agent {run.agent!r}"):
+                return change(Scene(run, self._ledger.fold(run), self._parts.store.now()))
 
         await self._ledger.post(self.run_id, verb, owned_by=self._worker, quiet=True)
 

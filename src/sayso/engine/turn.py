@@ -10,7 +10,7 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain import verbs
-from sayso.domain.call import Call
+from sayso.domain.call import Call, CallState
 from sayso.domain.run import CallRow, Run, Strand
 from sayso.domain.settling import Draft
 from sayso.domain.standing import startable, strand_due
@@ -22,7 +22,7 @@ from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Answer, AskedCall, Change, Driver, Prompt, Reading, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import CannotGoOn, ModelFailed
+from sayso.errors import CannotGoOn, ModelFailed, contained
 
 log = logging.getLogger("sayso")
 
@@ -38,7 +38,8 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
         return None
     driver = parts.drivers[run.agent]
     scene = Scene(run, transcript)
-    prompt = driver.next(scene, name)
+    with contained(f"the agent {run.agent!r}"):
+        prompt = driver.next(scene, name)
     tick = parts.store.tick()
     if not isinstance(prompt, Prompt):
         return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
@@ -50,7 +51,8 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     admitted = await _admit(parts, scene, answer.calls, tools)
     turn = _Turn(parts, driver, strand, answer, admitted, live=live, seen=seen, worker=worker)
     turn.data = data
-    turn.reading = None if admitted else driver.read(scene, name, answer)
+    with contained(f"the agent {run.agent!r}"):
+        turn.reading = None if admitted else driver.read(scene, name, answer)
     return turn.proposal
 
 
@@ -78,6 +80,10 @@ class _Turn:
         self._seen = seen
         self._worker = worker
         self._batch = _batch(driver, admitted)
+        self._told: dict[str, int] = {}
+        """Commands that were told that the run is complete, and at which attempt: kept as they are
+        when this is run again for an append that was stale.
+        """
         self.reading: Reading | None = None
         self.data: bytes | None = None
         """What the agent kept of the strand when the model was asked."""
@@ -169,17 +175,23 @@ class _Turn:
         if reading.change is not None:
             now = self._parts.store.now()
             scene = Scene(draft.run, self._parts.ledger.fold(before), now)
-            draft.add(*reading.change(scene))
+            with contained(f"the agent {before.agent!r}"):
+                draft.add(*reading.change(scene))
         elif reading.output is None:
             said = e.MessageReceived(by=SAYSO, text=reading.complaint, strand=self._before.name)
             draft.add(said)
         elif not draft.run.strands[1:]:
             # With other strands there it rests until one of them has something to say to it.
-            draft.add(*verbs.drop_commands(draft.run, now=self._parts.store.now()))
+            now = self._parts.store.now()
+            draft.add(*verbs.drop_commands(draft.run, now=now, told=self._told))
             self.proposal.waits = bool(draft.run.commands)
             if self.proposal.waits:
                 # What its commands ask is withdrawn already, so that they come to an end.
-                return verbs.drop_commands(before, now=self._parts.store.now())
+                found = verbs.drop_commands(before, now=now, told=self._told)
+                for row in before.commands:
+                    if row.state is CallState.WAITING:
+                        self._told.setdefault(row.ref, row.attempt)
+                return found
             draft.add(*verbs.complete(draft.run, reading.output))
         return draft.events
 
@@ -195,7 +207,8 @@ def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
         strand = run.strand(before.name)
         if strand is None or strand.turn != before.turn or not strand_due(run, strand):
             return []
-        return change(Scene(run, parts.ledger.fold(run), parts.store.now()))
+        with contained(f"the agent {run.agent!r}"):
+            return change(Scene(run, parts.ledger.fold(run), parts.store.now()))
 
     return verb
 
@@ -225,7 +238,8 @@ async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: 
     while True:
         tried += 1
         try:
-            return await driver.model.answer(prompt, emit)
+            with contained("the model"):
+                return await driver.model.answer(prompt, emit)
         except ModelFailed as error:
             if not error.retryable or tried >= driver.model_tries_max:
                 raise
