@@ -25,6 +25,9 @@ from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadAwait, BadValue, NotAnswered, SignInFailed
 
+ASKS_MAX = 128
+"""No body asks more at once: each is a hold that somebody has to look at."""
+
 
 class Wanted(Value, frozen=True, kw_only=True):
     """Something that a body wants to know, and of whom."""
@@ -139,6 +142,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         found = [one if isinstance(one, Wanted) else _question(one, {}) for one in wanted]
         if not found:
             raise BadValue("ask_all needs at least one question")
+        if len(found) > ASKS_MAX:
+            raise BadValue(f"ask_all asks at most {ASKS_MAX} questions, not {len(found)}")
         decisions = await self._durable.put(found)
         return [self._value(decision) for decision in decisions]
 

@@ -54,10 +54,9 @@ from sayso.errors import (
     WrongVerdict,
 )
 from sayso.store.base import HoldFound, HoldQuery, Key
-from sayso.store.journal import decode
+from sayso.store.journal import decode, read_holds
 
 REASON_MAX = 10_000
-HOLDS_MAX = 500
 MASK = b'"[sensitive]"'
 """What is seen of a sensitive answer."""
 UNDO_MAX_MS = 600_000
@@ -118,8 +117,8 @@ class Decider:
         """Decide everything that a suspension still asks, all or nothing."""
         _check(request)
         run_id, suspension = _place("req", name)
-        query = HoldQuery(run_id=run_id, suspension=suspension, status="any", limit=HOLDS_MAX)
-        found = await self._parts.store.holds(query)
+        query = HoldQuery(run_id=run_id, suspension=suspension, status="any")
+        found = await read_holds(self._parts.store, query)
         if not found:
             raise UnknownHold(f"there is no request {name!r}")
         digests = {one.row.n: one.row.digest for one in found}
@@ -134,7 +133,7 @@ class Decider:
         shown = digests if request.digest is not None else None
         request = msgspec.structs.replace(request, whole=True)
         await self._settle(run_id, asked, request, scope=name, digests=shown)
-        return await self._parts.store.holds(query)
+        return await read_holds(self._parts.store, query)
 
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""

@@ -14,12 +14,11 @@ from sayso.engine.ids import look_up
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
 from sayso.store.base import HoldQuery, RunRow
-from sayso.store.journal import decode, read_journal
+from sayso.store.journal import decode, read_holds, read_journal
 from sayso.store.views import CommandView, HoldView, RunView, hold_view, run_view
 
 _UNFINISHED = ("running", "suspended")
 LOOKS_MAX = 100
-HOLDS_MAX = 500
 
 
 class RunHandle:
@@ -158,7 +157,7 @@ class RunHandle:
         own = [hold for hold in run.holds if not hold.child]
         views: tuple[HoldView, ...] = ()
         if own:
-            found = await self._parts.store.holds(HoldQuery(run_id=run.id, limit=HOLDS_MAX))
+            found = await read_holds(self._parts.store, HoldQuery(run_id=run.id))
             if [(one.row.n, one.row.version, one.row.status) for one in found] != [
                 (hold.n, hold.version, hold.status.value) for hold in own
             ]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sayso.domain import codec
 from sayso.domain.events import AnyEvent, Recorded
 from sayso.domain.lifecycle import apply_all
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood
-from sayso.store.base import PAGE_MAX, Entry, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, HoldQuery, Store
 
 
 def decode(entry: Entry) -> AnyEvent | None:
@@ -35,6 +37,18 @@ async def read_journal(store: Store, run_id: str, *, after: int = 0) -> list[Ent
         if len(page) < PAGE_MAX:
             return found
         after = page[-1].seq
+
+
+async def read_holds(store: Store, query: HoldQuery) -> list[HoldFound]:
+    """List all holds that are asked for, page by page."""
+    found: list[HoldFound] = []
+    query = replace(query, limit=PAGE_MAX)
+    while True:
+        page = await store.holds(query)
+        found.extend(page)
+        if len(page) < PAGE_MAX:
+            return found
+        query = replace(query, after=page[-1].key)
 
 
 async def replay(store: Store, run_id: str) -> Run:
