@@ -10,7 +10,7 @@ from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.digest import ask_digest
-from sayso.domain.hold import Decision
+from sayso.domain.hold import Answered, Decision
 from sayso.domain.policy import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
@@ -45,6 +45,10 @@ async def propose_starts(
     run = live.run
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
+    # Left to a worker that can read what their bodies were answered.
+    able = [row for row in there if _opens(parts, transcript, row)]
+    if there and not able:
+        await parts.vault.rest(parts.bounds.look_s)
     driver = parts.drivers[run.agent]
     checks = parts.checks(run)
     scene = Scene(run, transcript)
@@ -55,7 +59,7 @@ async def propose_starts(
                 run, row, transcript, tools=_tools_of(driver, scene, row), checks=checks
             ),
         )
-        for row in there
+        for row in able
     ]
     tick = parts.store.tick()
 
@@ -93,8 +97,11 @@ def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
 
 
 async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
-    """Propose to let a body go on whose asks are settled."""
-    run = (await parts.ledger.live(run_id)).run
+    """Propose to let a body go on whose asks are settled; not where it could not read an answer,
+    because it would fail for good there.
+    """
+    live, transcript = await parts.ledger.both(run_id)
+    run = live.run
     driver = parts.drivers[run.agent]
     tick = parts.store.tick()
     if row.tool not in driver.tools:
@@ -107,6 +114,9 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
             return [e.CallFinished(call=row.ref, attempt=row.attempt, outcome=outcome)]
 
         return Proposal(give_up, args={}, tick=tick)
+    if not _opens(parts, transcript, row):
+        await parts.vault.rest(parts.bounds.look_s)
+        return Proposal(lambda _: [], args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
 
@@ -184,6 +194,17 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
         else:
             parts.hot.keep(run_id, body)
     return result
+
+
+def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
+    """Tell whether all that the body of a call was answered can be read here."""
+    verdicts = [
+        decision.verdict
+        for place in transcript.places.get(row.ref, ())
+        for decision in place.decisions.values()
+    ]
+    sealed = [one.sealed for one in verdicts if isinstance(one, Answered) and one.sealed]
+    return all(parts.vault.opens(transcript.run_id, one) for one in sealed)
 
 
 def _not_sent(call: CallRow | None, why: str) -> Result:

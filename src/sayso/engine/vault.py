@@ -5,12 +5,18 @@ Rule: a key is looked for when something is first sealed or opened, and not befo
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sayso.errors import BadKeys, StoreClosed
+
 if TYPE_CHECKING:
     from sayso.store.keyring import KeyRing
+
+log = logging.getLogger("sayso")
 
 _PURPOSE = "answer"
 _STEP = "step"
@@ -22,6 +28,9 @@ class Vault:
     def __init__(self, load: Callable[[], KeyRing] | None = None) -> None:
         self._load = load
         self._ring: KeyRing | None = None
+        self._shut: set[str] = set()
+        """Runs of which it was said that their answers do not open here."""
+        self._closing = asyncio.Event()
 
     def seal(self, run_id: str, data: bytes) -> str:
         """Encrypt an answer so that it opens for this run only."""
@@ -31,6 +40,32 @@ class Vault:
     def unseal(self, run_id: str, sealed: str) -> bytes:
         """Give what was sealed for this run."""
         return self.keys().decrypt(_PURPOSE, base64.b64decode(sealed), run_id.encode())
+
+    def opens(self, run_id: str, sealed: str) -> bool:
+        """Tell whether an answer can be read here; that it cannot is logged once for a run."""
+        try:
+            self.unseal(run_id, sealed)
+        except BadKeys as error:
+            if run_id not in self._shut:
+                self._shut.add(run_id)
+                log.warning("%s waits for a worker with the key of its answer: %s", run_id, error)
+            return False
+        return True
+
+    async def rest(self, seconds: float) -> None:
+        """Wait before an answer is looked at again that does not open. Raise `StoreClosed` if this
+        process is to end: it keeps the run from nobody then.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+        raise StoreClosed("the process is about to end")
+
+    def close(self) -> None:
+        """Let those go that wait for a key."""
+        self._closing.set()
 
     def check(self) -> None:
         """Raise `BadSetup` if nothing can be sealed here."""

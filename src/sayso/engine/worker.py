@@ -74,6 +74,7 @@ class Worker:
     async def drain(self, timeout_s: float | None = None) -> bool:
         """Take no new run and wait until none is under way; False if some had to be cut off."""
         self._draining = True
+        self._parts.vault.close()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
