@@ -62,5 +62,10 @@ def read_answered(
         from sayso.engine.form import make_form_question
 
         asks = make_form_question(asks)
+    if asks is not None and asks.sensitive:
+        raise BadTool(
+            f"asks of the tool {name!r} is sensitive, and nobody could read the answer: ask it in "
+            "a durable body, with ctx.ask()"
+        )
     ruling = require(rule=f"@tool {name}", outside=asks is None, answered=True, **words)
     return Answered(ruling=ruling, question=asks, client=client)

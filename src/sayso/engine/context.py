@@ -23,7 +23,7 @@ from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
-from sayso.errors import BadAwait, BadValue, NotAnswered, SignInFailed
+from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed
 
 ASKS_MAX = 128
 """No body asks more at once: each is a hold that somebody has to look at."""
@@ -199,6 +199,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """
         if question is not None:
             wanted = _question(question, options)
+            if isinstance(wanted.ask, Question) and wanted.ask.sensitive:
+                raise BadQuestion(
+                    "nobody could read a sensitive answer that is the outcome of a call: ask for "
+                    "it in a durable body, with ctx.ask()"
+                )
         else:
             ask = External(reason=reason, metadata=_raw(metadata))
             ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
