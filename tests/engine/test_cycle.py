@@ -173,8 +173,10 @@ async def test_an_edit_that_needs_somebody_else_stays_open_for_them(place: Place
         run = await app.start("teller", "Pay Jiro", by="mira")
         shown = await held(run)
 
-        edited = await app.decide(shown, approve(args={**PAY, "amount": 20_000}), by="mira")
-        assert (edited.status, edited.version, edited.decision) == ("open", 2, None)
+        more = approve(args={**PAY, "amount": 20_000})
+        for _ in range(2):  # The second is a retry.
+            edited = await app.decide(shown, more, by="mira", key="k")
+            assert (edited.status, edited.version, edited.decision) == ("open", 2, None)
         assert edited.approvers == ("user:boss",)
         assert (await run.view()).status == "suspended"
         with pytest.raises(NotAllowed):
@@ -245,6 +247,26 @@ async def test_a_decision_with_undo_counts_only_later_and_can_be_taken_back(plac
 
         assert outcomes(view) == ["Declined"]
         assert place.world.effects() == []
+        await judge(app.store, place.world, ("pay",))
+
+
+async def test_a_key_does_not_decide_again_what_was_undone(place: Place) -> None:
+    async with place.app(teller(place.world)) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        hold = await held(run)
+
+        for _ in range(2):  # The second is a retry, as long as the decision stands.
+            decided = await app.decide(hold, approve(), by="mira", key="k", undo="5s")
+            assert decided.status == "decided"
+        await app.undo(hold, by="mira")
+        with pytest.raises(KeyReused, match="was taken back"):
+            await app.decide(hold, approve(), by="mira", key="k", undo="5s")
+        assert (await held(run)).status == "open"
+
+        await app.decide(hold, approve(), by="mira", key="k2")
+        await completed(run)
+        await app.decide(hold, approve(), by="mira", key="k2")
+        assert len(place.world.effects()) == 1
         await judge(app.store, place.world, ("pay",))
 
 

@@ -46,6 +46,7 @@ from sayso.errors import (
     BadValue,
     ConditionFailed,
     HoldExpired,
+    KeyReused,
     NotAllowed,
     NotWhatWasShown,
     Refused,
@@ -155,6 +156,7 @@ class Decider:
         verdicts = await self._read_answers(run_id, ns, request)
         key = await self._key(run_id, request, scope, verdicts)
         if key is not None and await is_retry(self._parts.store, key):
+            await self._check_stands(run_id, ns, request)
             return ()
         edit = await self._edit(run_id, ns, request)
 
@@ -173,6 +175,7 @@ class Decider:
         except (Refused, ConditionFailed) as error:
             # An impatient client may have sent the same request twice, and this is the second.
             if key is not None and await is_retry(self._parts.store, key):
+                await self._check_stands(run_id, ns, request)
                 return ()
             if not isinstance(error, UnknownHold | ConditionFailed | HoldExpired):
                 raise
@@ -180,6 +183,19 @@ class Decider:
             await self._expire(run_id)
             raise await self._why_not(run_id, ns, request.by) from None
         return written.events
+
+    async def _check_stands(self, run_id: str, ns: Sequence[int], request: Decide) -> None:
+        """Refuse to take a request for a retry whose decision was taken back: nothing would be
+        decided, and whoever asks would not know.
+        """
+        for n in ns:
+            row = (await self._found(run_id, n)).row
+            # One that edits it into something that others must decide leaves it open as well.
+            if row.status == "open" and may_decide(row.who, request.by, row.kind):
+                raise KeyReused(
+                    f"what was decided with the key {request.key!r} was taken back, and "
+                    f"{hold_id(run_id, n)!r} is open: decide it with another key"
+                )
 
     async def _read_answers(
         self, run_id: str, ns: Sequence[int], request: Decide
