@@ -15,6 +15,7 @@ from sayso import (
     Require,
     Rule,
     ToolMessage,
+    answer,
     approve,
     reject,
     spawn,
@@ -207,3 +208,26 @@ async def test_no_run_begins_more_agents_than_it_has_turns_for(place: Place) -> 
     (message,) = [one for one in view.messages if isinstance(one, ToolMessage)]
     assert "not enough turns" in repr(message.outcome)
     assert begun == []
+
+
+async def test_a_body_that_is_forbidden_by_now_does_no_more(place: Place) -> None:
+    paid: list[int] = []
+
+    @tool(durable=True)
+    async def pay(ctx: Context) -> str:
+        await ctx.ask("Which account?")
+        await ctx.step("pay", paid.append, 1)
+        return "paid"
+
+    teller = agent(script(call("pay"), say("ok")), pay)
+    async with place.app(teller) as app:
+        run = await app.start("teller", "go", by="mira")
+        hold = await held(run)
+    policy = Policy(Rule("pay", forbid="no payments any more"))
+    async with place.app(teller, policy=policy) as app:
+        await app.decide(hold, answer("main"), by="mira")
+        view = await completed(app.run(run.id))
+
+    (message,) = [one for one in view.messages if isinstance(one, ToolMessage)]
+    assert "no payments any more" in repr(message.outcome)
+    assert paid == []

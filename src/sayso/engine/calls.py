@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -11,7 +12,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
-from sayso.domain.policy import Require
+from sayso.domain.policy import Forbid, Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
 from sayso.domain.transcript import Place, Transcript
@@ -103,22 +104,29 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
     driver = parts.drivers[run.agent]
+    tool = driver.tools.get(row.tool)
+    ruling = None
+    if tool is not None:
+        ruling = await parts.gate.rule(run, tool, transcript.args[row.ref], parts.checks(run))
     tick = parts.store.tick()
-    if row.tool not in driver.tools:
+    if tool is None:
         outcome = Failed(error="UnknownTool", message=f"no tool {row.tool!r} now")
-
-        def give_up(run: Run) -> list[e.Event]:
-            there = run.call(row.ref)
-            if there is None or there != row:
-                return []
-            return [e.CallFinished(call=row.ref, attempt=row.attempt, outcome=outcome)]
-
-        return Proposal(give_up, args={}, tick=tick)
+        return Proposal(partial(_give_up, row, outcome), args={}, tick=tick)
+    if isinstance(ruling, Forbid):
+        # What it has done is done; it does no more.
+        outcome = Failed(error="Forbidden", message=ruling.why)
+        return Proposal(partial(_give_up, row, outcome), args={}, tick=tick)
     if not _opens(parts, transcript, row):
         await parts.vault.rest(parts.bounds.look_s)
         return Proposal(lambda _: [], args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
+
+
+def _give_up(row: CallRow, outcome: Failed, run: Run) -> list[e.Event]:
+    if run.call(row.ref) != row:
+        return []
+    return [e.CallFinished(call=row.ref, attempt=row.attempt, outcome=outcome)]
 
 
 async def run_body(
