@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sayso.agents.node import Node
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.planner import Planner
+    from sayso.agents.policy_file import PolicyFile, load_policy
     from sayso.engine.form import make_form_question as question
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "Page",
     "Planner",
     "Policy",
+    "PolicyFile",
     "Principal",
     "Proceed",
     "Question",
@@ -95,6 +97,7 @@ __all__ = [
     "approve",
     "ask_user",
     "fail",
+    "load_policy",
     "owner",
     "question",
     "reject",
@@ -111,7 +114,9 @@ _LATER = {
     "Node": ("sayso.agents.node", "Node"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
     "Planner": ("sayso.agents.planner", "Planner"),
+    "PolicyFile": ("sayso.agents.policy_file", "PolicyFile"),
     "ask_user": ("sayso.agents.builtin", "ask_user"),
+    "load_policy": ("sayso.agents.policy_file", "load_policy"),
     "question": ("sayso.engine.form", "make_form_question"),
     "spawn": ("sayso.agents.builtin", "spawn"),
 }

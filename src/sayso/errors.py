@@ -207,6 +207,11 @@ class BadAgent(BadSetup):
 class BadPolicy(BadSetup):
     """The policy cannot be used as it is declared."""
 
+    line: int | None = None
+    """Of a policy file: where it is wrong."""
+    key: str | None = None
+    """Of a policy file: what is wrong there."""
+
 
 class BadProvider(BadSetup):
     """The provider cannot be used as it is declared."""

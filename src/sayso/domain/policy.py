@@ -119,6 +119,8 @@ def require(
         raise BadPolicy("a ruling needs at least one approver: nobody could ever say so")
     kinds = "user|service" if outside else "user"
     for one in who:
+        if str(one).startswith("role:"):
+            raise BadPolicy(f"{one!r}: there are no roles yet; name people, as in 'user:ann'")
         if one not in (owner, anyone) and not re.fullmatch(rf"(?:{kinds}):.+", str(one)):
             raise BadPolicy(f"{one!r} is not an approver: use owner, anyone or user('name')")
     if (resolve or siblings) and (resolve or "each", siblings or "run") not in BATCHES:
@@ -262,6 +264,12 @@ class Policy:
                 raise BadPolicy(f"{rule!r} is not a Rule: write Policy(Rule(...), Rule(...))")
         self.rules = rules
         self.version = version
+
+    def now(self) -> Policy:
+        """Give the policy as it is now. One that is read from a file may be another one later, so
+        whoever rules on a call and writes down the version asks once for both.
+        """
+        return self
 
     def on(self, facts: CallFacts, *others: Ruling) -> Ruling:
         """Rule on a call; `others` are rulings from elsewhere, such as the tool's own flag."""

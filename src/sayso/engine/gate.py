@@ -88,11 +88,16 @@ class Gate:
         *,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.policy = policy or Policy()
+        self._policy = policy or Policy()
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
         self._check = check_for_intervention
         self._patience_s = patience_s
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now."""
+        return self._policy.now()
 
     async def admit(
         self,
@@ -137,7 +142,8 @@ class Gate:
         )
         if (refused := _refused_before(run, tool, digest)) is not None:
             return Admitted(call=call, outcome=refused)
-        ruling = await self.rule(run, tool, args, checks)
+        policy = self.policy
+        ruling = await self.rule(run, tool, args, checks, policy)
         if isinstance(ruling, Forbid):
             return Admitted(call=call, outcome=Declined(reason=ruling.why, by="policy"))
         repeats = _doubt_of(run, transcript, tool.name, args)
@@ -148,7 +154,7 @@ class Gate:
         request = HoldRequest(
             ref=ref,
             ruling=ruling,
-            policy_version=self.policy.version,
+            policy_version=policy.version,
             duplicate_of=repeats,
         )
         return Admitted(call=call, request=request)
@@ -219,7 +225,8 @@ class Gate:
             upgraded = True
         else:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
-        ruling = await self.rule(run, tool, args, checks)
+        policy = self.policy
+        ruling = await self.rule(run, tool, args, checks, policy)
         if isinstance(ruling, Forbid):
             return Checked(outcome=Declined(reason=ruling.why, by="policy"))
         fresh = row.state is CallState.READY and not row.attempt
@@ -239,7 +246,7 @@ class Gate:
             request = HoldRequest(
                 ref=row.ref,
                 ruling=ruling,
-                policy_version=self.policy.version,
+                policy_version=policy.version,
                 duplicate_of=repeats,
             )
             return Checked(request=request)
@@ -247,7 +254,7 @@ class Gate:
         request = HoldRequest(
             ref=row.ref,
             ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
-            policy_version=self.policy.version,
+            policy_version=policy.version,
             digest=self._digest(run, row.version + 1, tool, tool.version, args) if upgraded else "",
             tool_version=tool.version if upgraded else "",
         )
@@ -263,16 +270,22 @@ class Gate:
         return Checked(args=args, request=request)
 
     async def rule(
-        self, run: Run, tool: Tool, args: bytes, more: Sequence[Intervention] = ()
+        self,
+        run: Run,
+        tool: Tool,
+        args: bytes,
+        more: Sequence[Intervention] = (),
+        policy: Policy | None = None,
     ) -> Ruling:
         """Rule on a call by every rule there is."""
+        policy = policy or self.policy
         flags = [] if tool.approval is None else [tool.approval]
         ruling = strictest(*flags)
         checks = [*([] if self._check is None else [self._check]), *more]
-        if self.policy.rules or checks:
+        if policy.rules or checks:
             facts = self._facts(run, tool, args)
             with contained("a rule"):
-                ruling = self.policy.on(facts, ruling)
+                ruling = policy.on(facts, ruling)
             for each in checks:
                 ruling = strictest(ruling, await self._intervene(each, facts))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
