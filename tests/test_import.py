@@ -5,6 +5,7 @@ import sys
 
 HEAVY = {
     "anthropic",
+    "cel_expr_python",
     "click",
     "cryptography",
     "httpx2",
@@ -14,6 +15,7 @@ HEAVY = {
     "pydantic_ai",
     "referencing",
     "rich",
+    "yaml",
 }
 
 

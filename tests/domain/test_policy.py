@@ -46,6 +46,17 @@ def required(ruling: Ruling | None) -> Require:
     return ruling
 
 
+def test_a_policy_in_python_is_the_same_later():
+    policy = Policy(Rule("pay"), version="3")
+
+    assert policy.now() is policy
+
+
+def test_a_role_is_refused_until_there_are_roles():
+    with pytest.raises(BadPolicy, match="there are no roles yet; name people"):
+        Rule("pay", approvers=["role:finance"])
+
+
 def test_without_a_rule_a_call_proceeds():
     assert Policy().on(facts()) == Proceed()
 
