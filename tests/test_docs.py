@@ -3,7 +3,8 @@ file that is named exists.
 
 An example runs alone, in an empty directory. One that begins with `# name.py` is a program, and
 the programs of a page run one after another in one directory, as whoever follows the page would.
-An example marked `python no-run` is only compiled; that is for those that need a network.
+An example marked `python no-run` is only compiled; that is for those that need a network. A file
+that begins with `# name.yaml` is there for all examples of its page.
 """
 
 import os
@@ -25,6 +26,7 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 NAMED = re.compile(r"`((?:src|tests|docs|bench)/[\w./-]+)`")
 PROGRAM = re.compile(r"# (\w+\.py)\n")
+FILE = re.compile(r"# (\w+\.yaml)\n")
 PATIENCE_S = 60
 
 
@@ -52,6 +54,12 @@ def programs() -> dict[Path, list[tuple[str, str]]]:
     return found
 
 
+def lay_out(page: Path, directory: Path) -> None:
+    for one, _, text in examples("yaml"):
+        if one == page and (title := FILE.match(text)):
+            (directory / title[1]).write_text(text, encoding="utf-8")
+
+
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -64,6 +72,7 @@ def compiled(page: Path, line: int, text: str):
 @pytest.mark.parametrize("page, line, text", blocks("python"))
 def test_an_example_runs(page, line, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    lay_out(page, tmp_path)
 
     exec(compiled(page, line, text), {"__name__": "__main__"})
 
@@ -72,6 +81,7 @@ def test_an_example_runs(page, line, text, tmp_path, monkeypatch):
 def test_the_programs_of_a_page_run(page, tmp_path):
     # Whoever learns tries things again, and must not be told off for it.
     times = 2 if page.parent.name == "tutorial" else 1
+    lay_out(page, tmp_path)
     for title, text in programs()[page] * times:
         (tmp_path / title).write_text(text)
 
@@ -95,6 +105,7 @@ def test_an_example_that_needs_a_network_at_least_compiles(page, line, text):
 def test_a_command_succeeds(page, line, text, tmp_path):
     commands = [shown[2:] for shown in text.splitlines() if shown.startswith("$ ")]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    lay_out(page, tmp_path)
 
     said = subprocess.run(
         ["sh", "-e", "-c", "\n".join(commands)],

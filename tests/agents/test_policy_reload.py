@@ -113,19 +113,43 @@ def test_a_file_that_is_mended_is_used(path, caplog):
     assert f"is now version {policy.version}" in caplog.text
 
 
-def test_a_file_that_is_gone_changes_nothing_until_it_is_back(path):
+def test_a_file_that_is_gone_changes_nothing_and_is_told_once(path, caplog):
     put(path, ASK)
     policy = eager(path)
 
     path.unlink()
-    gone, problem = policy.on(CALL), policy.problem
-    put(path, FORBID)
-    back = policy.on(CALL)
+    with caplog.at_level(logging.INFO, logger="sayso"):
+        rulings = [policy.on(CALL) for _ in range(3)]
 
-    assert isinstance(gone, Require)
-    assert "cannot be read" in str(problem)
-    assert back == Forbid(why="never")
+    assert all(isinstance(ruling, Require) for ruling in rulings)
+    assert "cannot be read" in str(policy.problem)
+    assert len(caplog.records) == 1
+
+
+def test_a_file_that_is_back_is_no_problem_any_more(path):
+    put(path, ASK)
+    policy = eager(path)
+
+    path.rename(path.with_name("away"))
+    policy.on(CALL)
+    path.with_name("away").rename(path)
+    policy.on(CALL)
+
     assert policy.problem is None
+    assert policy.version.startswith("ask+")
+
+
+def test_a_file_that_looks_the_same_is_not_read_again(path):
+    put(path, ASK)
+    policy = eager(path)
+    before = path.stat()
+
+    path.write_text(ASK.replace("ann", "bob"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    ruling = policy.on(CALL)
+
+    assert ruling.approvers == ("user:ann",)
+    assert policy.reload() is True
 
 
 def test_a_file_that_is_still_written_to_is_left_alone(path):
