@@ -8,6 +8,7 @@ from sayso.agents.move import Instance
 from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
+from sayso.domain.drawing import render_text
 from sayso.domain.events import Recorded
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
@@ -25,6 +26,7 @@ from sayso.domain.policy import (
     user,
 )
 from sayso.domain.question import Option, Question
+from sayso.domain.rendering import Rendering, render
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
@@ -78,6 +80,7 @@ __all__ = [
     "Proceed",
     "Question",
     "Recorded",
+    "Rendering",
     "Require",
     "Returned",
     "Rule",
@@ -101,6 +104,8 @@ __all__ = [
     "owner",
     "question",
     "reject",
+    "render",
+    "render_text",
     "require",
     "service",
     "spawn",

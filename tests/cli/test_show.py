@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 
 from tests.cli.conftest import SAYSO, environment, finish
@@ -10,7 +11,7 @@ def test_a_run_is_shown_as_a_timeline_that_says_who_decided_what(run_cli, store)
     lines = shown.stdout.splitlines()
     assert shown.returncode == 0
     assert lines[0] == "run_1: completed, agent teller"
-    assert [line.split()[2] for line in lines[2:]] == [
+    assert [line.split()[2] for line in lines if re.match(" *[0-9]+  ", line)] == [
         "started", "turn", "held", "suspended", "approved", "resumed", "call", "call", "turn",
         "completed",
     ]  # fmt: skip
@@ -23,6 +24,15 @@ def test_nothing_from_a_journal_reaches_the_terminal_unescaped(terminal, store):
     assert code == 0
     assert r"\u{1b}]0;owned\u{7}" in printed
     assert all(line.isprintable() for line in printed.split("\r\n"))
+
+
+def test_arguments_are_below_the_turn_that_asks_for_them(run_cli, store):
+    lines = run_cli("show", store, "run_1").stdout.splitlines()
+
+    (turn,) = [at for at, line in enumerate(lines) if "call 1.0, pay" in line and "turn 1" in line]
+    assert lines[turn + 1] == "        amount: 200.0"
+    assert lines[turn + 2] == r'        recipient: "Jiro \u{1b}[2J\u{202e}"'
+    assert lines[turn + 3].startswith("          - written as numbers: ")
 
 
 def test_without_a_run_the_runs_are_listed(run_cli, store):

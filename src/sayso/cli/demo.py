@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from sayso.cli.demo_agent import RUN_ID, WISH, make_teller, payments, store_path
+from sayso.cli.demo_agent import HINTS, RUN_ID, WISH, make_teller, payments, store_path
 from sayso.cli.demo_check import Story, surprises
 from sayso.cli.opened import opened
-from sayso.cli.plain import plain
+from sayso.cli.plain import drawn, plain
 from sayso.cli.show import print_run, read_run
 from sayso.cli.timeline import clock, short
 from sayso.domain.events import Recorded
@@ -123,10 +123,14 @@ def _stop_and_kill(directory: Path) -> tuple[dict[str, Any], int]:
 
 def _show_request(hold: HoldView) -> None:
     click.echo(f"   {plain(hold.title)}, risk {hold.risk}")
-    for name, value in sorted(hold.args.items()):
-        click.echo(f"     {plain(name):<10} {plain(json.dumps(value, ensure_ascii=False))}")
+    _print_args(hold)
     who = " or ".join(plain(one.removeprefix("user:")) for one in hold.approvers)
     click.echo(f"   {who} may decide. Digest of exactly this: {short(hold.digest)}")
+
+
+def _print_args(hold: HoldView) -> None:
+    for line in drawn(hold.show(HINTS), 3):
+        click.echo(line)
 
 
 def _decide(app: Sayso, shown: HoldView, choose: Choose) -> tuple[Verdict, HoldView]:
@@ -139,7 +143,8 @@ def _decide(app: Sayso, shown: HoldView, choose: Choose) -> tuple[Verdict, HoldV
             continue
         _say(4, f"Recorded: {_told(decided.decision)}.")
         if decided.version > shown.version:
-            click.echo(f"   The edit is version {decided.version}: {plain(decided.args_json)}")
+            click.echo(f"   The edit is version {decided.version}:")
+            _print_args(decided)
         return verdict, decided
 
 

@@ -30,6 +30,8 @@ from sayso.testing.scripted import ScriptedModel, Turn, call, say
 RUN_ID = "run_demo"
 WISH = "Pay Jiro 200 dollars for the garden work."
 ASKED: dict[str, Any] = {"amount": 200.0, "recipient": "Jiro"}
+HINTS = {"properties": {"amount": {"format": "money", "currency": "currency"}}}
+"""How its arguments are best shown."""
 PATIENCE_S = 60.0
 """Whatever takes longer is a surprise."""
 

@@ -2,15 +2,22 @@
 
 A model, a tool or a person may have put anything into a journal: escape sequences that move the
 cursor, colour a line, or turn its direction around. On a terminal that is how a request is made to
-look like another one.
+look like another one. What is shown of any text is for `sayso.domain.glyph` to say.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+
+from sayso.domain.drawing import COLUMNS, draw
+from sayso.domain.glyph import inline
+from sayso.domain.rendering import Rendering
+
 
 def plain(text: object) -> str:
-    r"""Write every character that is not printable as its number, `\u{1b}`."""
-    return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in str(text))
+    r"""Write text in one line, and what could deceive as its number, `\u{1b}`."""
+    return inline(str(text))
 
 
 def brief(text: object, chars_max: int = 160) -> str:
@@ -20,3 +27,13 @@ def brief(text: object, chars_max: int = 160) -> str:
     if left_out <= 0:
         return plain(whole)
     return f"{plain(whole[:chars_max])} [{left_out:,} more characters]"
+
+
+def drawn(
+    shown: Rendering, indent: int, *, frame: bool = True, full: bool = False
+) -> Iterator[str]:
+    """Draw arguments as wide as the terminal; without `frame`, none of the lines around them."""
+    columns = shutil.get_terminal_size((COLUMNS, 0)).columns - indent
+    for line in draw(shown, columns=columns, full=full):
+        if frame or not line.frame:
+            yield " " * indent + line.text

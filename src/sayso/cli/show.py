@@ -27,7 +27,8 @@ _SPECIAL = re.compile(r"[^\x20-\x7e]")
 @click.argument("store", type=STORE)
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, in full.")
-def show(store: Path, run: str | None, as_json: bool) -> None:  # noqa: FBT001
+@click.option("--full", is_flag=True, help="Fold no argument, however long it is.")
+def show(store: Path, run: str | None, as_json: bool, full: bool) -> None:  # noqa: FBT001
     """Print the journal of RUN as a timeline. Without RUN, list the newest runs of the STORE.
 
     \b
@@ -36,10 +37,10 @@ def show(store: Path, run: str | None, as_json: bool) -> None:  # noqa: FBT001
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6 --json | jq .type
     """  # noqa: D301
-    asyncio.run(_show(store, run, as_json=as_json))
+    asyncio.run(_show(store, run, as_json=as_json, full=full))
 
 
-async def _show(path: Path, run_id: str | None, *, as_json: bool) -> None:
+async def _show(path: Path, run_id: str | None, *, as_json: bool, full: bool) -> None:
     async with opened(path) as store:
         if run_id is None:
             rows = await store.runs(RunQuery(limit=RUNS_SHOWN))
@@ -53,7 +54,7 @@ async def _show(path: Path, run_id: str | None, *, as_json: bool) -> None:
                 for entry in journal:
                     click.echo(_entry_json(entry))
             else:
-                print_run(row, journal)
+                print_run(row, journal, full=full)
 
 
 async def read_run(store: Store, run_id: str) -> tuple[RunRow, list[Recorded]]:
@@ -64,10 +65,10 @@ async def read_run(store: Store, run_id: str) -> tuple[RunRow, list[Recorded]]:
     return row, [recorded(entry) for entry in await read_journal(store, run_id)]
 
 
-def print_run(row: RunRow, journal: list[Recorded]) -> None:
+def print_run(row: RunRow, journal: list[Recorded], *, full: bool = False) -> None:
     """Print a run as people read it."""
     click.echo(f"{plain(row.id)}: {row.status}, agent {plain(row.agent)}")
-    for line in Timeline().lines(journal):
+    for line in Timeline(full=full).lines(journal):
         click.echo(line)
 
 

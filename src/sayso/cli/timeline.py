@@ -7,9 +7,9 @@ from datetime import datetime
 
 import click
 
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import brief, drawn, plain
 from sayso.domain import events as e
-from sayso.domain.call import Declined, Failed, Outcome, Returned, Unknown
+from sayso.domain.call import Call, Declined, Failed, Outcome, Returned, Unknown
 from sayso.domain.hold import (
     Consent,
     Decision,
@@ -23,6 +23,7 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.question import Question
+from sayso.domain.rendering import render
 from sayso.store.views import moment
 
 _COLOURS = {
@@ -38,16 +39,24 @@ _COLOURS = {
     "rejected": "red",
 }
 _DIGEST_CHARS = 12
+_INDENT = 6
+"""Arguments begin below the time."""
 
 
 class Timeline:
-    """Says what each entry of one run means. It remembers which call was of which tool."""
+    """Says what each entry of one run means. It remembers which call was of which tool.
 
-    def __init__(self) -> None:
+    With `full`, no argument is folded.
+    """
+
+    def __init__(self, *, full: bool = False) -> None:
         self._tools: dict[str, str] = {}
+        self._full = full
 
     def lines(self, journal: Iterable[e.Recorded]) -> Iterator[str]:
-        """Give one line an entry, and one for each day: a run may wait for weeks."""
+        """Give a line an entry, with arguments below it, and one for each day: a run may wait for
+        weeks.
+        """
         day = ""
         for entry in journal:
             if day != (day := f"{here(entry.at):%Y-%m-%d %Z}"):
@@ -55,6 +64,24 @@ class Timeline:
             word, text = self.describe(entry)
             shown = click.style(f"{word:<10}", fg=_COLOURS.get(word))
             yield f"{entry.seq:>4}  {clock(entry.at)}  {shown}  {text}"
+            yield from self._args(entry)
+
+    def _args(self, entry: e.Recorded) -> Iterator[str]:
+        match entry.event:
+            case e.TurnTaken(calls=calls):
+                pass
+            case e.CommandReceived(call=call):
+                calls = (call,)
+            case e.HoldRevised(args=args):
+                calls = (Call(ref="", tool="", args=args),)
+            case _:
+                calls = ()
+        for call in calls:
+            if len(calls) > 1:
+                yield f"{' ' * _INDENT}{self._named(call.ref)}"
+            shown = render(bytes(call.args), words=[("agent", "wrote instead", call.text)])
+            frame = bool(shown.words) or not shown.inspectable
+            yield from drawn(shown, _INDENT, frame=frame, full=self._full)
 
     def describe(self, entry: e.Recorded) -> tuple[str, str]:
         """Say what an entry is, in one word and in one sentence; both are safe to print."""
@@ -79,7 +106,7 @@ class Timeline:
 
     def _turn(self, event: e.TurnTaken) -> str:
         self._tools.update({call.ref: call.tool for call in event.calls})
-        asked = [f"call {call.ref}, {call.tool} {_args(bytes(call.args))}" for call in event.calls]
+        asked = [f"call {call.ref}, {call.tool}" for call in event.calls]
         said = [f'"{event.text}"'] if event.text else []
         return brief("; ".join(said + asked) or "nothing", 400)
 
@@ -91,9 +118,9 @@ class Timeline:
                 return "delegated", brief(f"hold {event.hold} waits for {agent}, {run}")
             case e.HoldOpened():
                 return "held", self._asks(event)
-            case e.HoldRevised(by=by, args=args, version=version):
-                said = f"hold {event.hold} by {by}, version {version}: {_args(bytes(args))}"
-                return "edited", f"{brief(said, 400)}, digest {short(event.digest)}"
+            case e.HoldRevised(by=by, version=version):
+                said = f"hold {event.hold} by {plain(by)}, version {version}"
+                return "edited", f"{said}, digest {short(event.digest)}"
             case e.HoldSettled(decision=decision):
                 return decision.word, f"hold {event.hold} {_decided(decision)}"
 
@@ -132,7 +159,7 @@ class Timeline:
         match event:
             case e.CommandReceived(call=call, by=by):
                 self._tools[call.ref] = call.tool
-                return "command", brief(f"{by} invokes {call.tool} {_args(bytes(call.args))}")
+                return "command", brief(f"{by} invokes {call.tool}")
             case e.CallContinued(call=ref, attempt=attempt, worker=worker):
                 return "goes on", f"{self._named(ref)}, attempt {attempt} by {plain(worker)}"
             case e.StepStarted(call=ref, step=step, name=name):
@@ -230,7 +257,3 @@ def _outcome(outcome: Outcome) -> str:
 
 def _because(why: str) -> str:
     return f": {brief(why)}" if why else ""
-
-
-def _args(args: bytes) -> str:
-    return args.decode()

@@ -12,11 +12,13 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value
+from sayso.domain.hint import Schema
 from sayso.domain.hold import Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.policy import Require
 from sayso.domain.question import Question
+from sayso.domain.rendering import By, Rendering, render
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
@@ -75,6 +77,24 @@ class HoldView(Value, frozen=True, kw_only=True):
         if not isinstance(self.ask, External) or self.ask.metadata is None:
             return None
         return decode_value(bytes(self.ask.metadata))
+
+    @property
+    def shown(self) -> Rendering:
+        """What people see of the call; made of the very bytes each time it is looked at."""
+        return self.show()
+
+    def show(self, schema: Schema | None = None) -> Rendering:
+        """Give what people see of the call, with hints from the tool's JSON Schema."""
+        words: list[tuple[By, str, str]] = [("tool", "why", self.why)]
+        if self.title != self.tool:
+            words.insert(0, ("tool", "title", self.title))
+        match self.ask:
+            case Question(text=said) | External(reason=said):
+                # Often a model's, and never ours.
+                words.append(("agent", "asks", said))
+            case _:
+                pass
+        return render(self.args_json.encode(), schema, words=words)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
