@@ -1,6 +1,7 @@
 """A policy in a file: it rules as the same rules in Python, or is refused with line and key."""
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,14 @@ def test_a_file_that_cannot_be_read_is_no_policy(tmp_path, make):
         load_policy(make(tmp_path))
 
 
+@pytest.mark.parametrize("module", ["yaml", "cel_expr_python.cel"])
+def test_without_the_extra_it_says_which_one_it_takes(write, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(BadPolicy, match=r'pip install "sayso\[policy\]"'):
+        load_policy(write(WHOLE))
+
+
 def test_a_mark_at_the_beginning_does_not_matter(write):
     assert load_policy(write(b"\xef\xbb\xbfrules: []")).rules == ()
 
@@ -352,7 +361,9 @@ def test_a_file_without_examples_has_none(write):
 
 def test_an_example_is_right_if_word_and_approvers_are(write):
     policy = load_policy(
-        write("rules: [{tool: pay, approvers: [user:ann, user:bob]}, {tool: ask}]")
+        write(
+            "rules: [{tool: pay, approvers: [user:ann, user:bob]}, {tool: ask}, {tool: x, forbid: y}]"
+        )
     )
     cases = load_cases(
         write(
@@ -362,12 +373,15 @@ def test_an_example_is_right_if_word_and_approvers_are(write):
             "- {tool: pay, expect: hold, approvers: [user:ann]}\n"
             "- {tool: pay, expect: proceed}\n"
             "- {tool: ask, expect: hold, approvers: owner}\n"
-            "- {tool: look, expect: hold}\n",
+            "- {tool: look, expect: hold}\n"
+            "- {tool: x, expect: forbid}\n"
+            "- {tool: x, expect: hold}\n",
             "cases.yaml",
         )
     )
 
-    assert [try_case(policy, case).ok for case in cases] == [True, True, False, False, True, False]
+    right = [True, True, False, False, True, False, True, False]
+    assert [try_case(policy, case).ok for case in cases] == right
 
 
 CONDITIONS: dict[str, Any] = {
