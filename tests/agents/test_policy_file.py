@@ -360,11 +360,8 @@ def test_a_file_without_examples_has_none(write):
 
 
 def test_an_example_is_right_if_word_and_approvers_are(write):
-    policy = load_policy(
-        write(
-            "rules: [{tool: pay, approvers: [user:ann, user:bob]}, {tool: ask}, {tool: x, forbid: y}]"
-        )
-    )
+    rules = "[{tool: pay, approvers: [user:ann, user:bob]}, {tool: ask}, {tool: x, forbid: y}]"
+    policy = load_policy(write(f"rules: {rules}"))
     cases = load_cases(
         write(
             "tests:\n"
