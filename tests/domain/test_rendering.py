@@ -158,6 +158,10 @@ def test_a_long_name_is_told_from_every_other():
     assert one.startswith('"' + "n" * NAME_MAX + '" and 3 more, sha256 ')
 
 
+def test_nothing_after_a_name_changes_places_with_it():
+    assert shown({"\u05d0": 1}).parts[0].name == r'"\u{5d0}"'
+
+
 def test_words_stand_apart_from_the_arguments():
     rendering = shown(
         {"path": "/"}, words=[("agent", "why", "I list files\x1b"), ("tool", "title", "")]
