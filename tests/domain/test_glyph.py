@@ -119,6 +119,7 @@ def test_ordinary_text_stays_as_it_is(text):
         ("x\u034f\u0323", r"x\u{34f}\u{323}", "mark"),
         ("\u2764\ufe0f", "\u2764" + r"\u{fe0f}", "invisible"),
         ("\u3164", r"\u{3164}", "invisible"),
+        ("a\U0001bc9d", r"a\u{1bc9d}", "invisible"),
         ("\U000e0041", r"\u{e0041}", "invisible"),
         ("\ue000\u0378\ud800", r"\u{e000}\u{378}\u{d800}", "invisible"),
         ("a\u2028b", r"a\u{2028}b", "invisible"),

@@ -37,7 +37,7 @@ _MARKS = frozenset("\u200e\u200f\u061c")
 _BY_CATEGORY = {"Cc": "control", "Zs": "space"}
 _UNSEEN = (
     "FILLER",
-    "VARIATION SELECTOR",
+    "SELECTOR",
     "PATTERN BLANK",
     "VOWEL INHERENT",
     "JOINER",
