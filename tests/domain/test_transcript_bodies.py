@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from sayso.domain import bodies, settling, verbs
 from sayso.domain import events as e
@@ -332,3 +333,16 @@ def test_a_command_is_known_by_who_invoked_it_and_on_which_strand():
     assert told.outcomes["c1"] == failed
     # No turn asked for it, so no model is shown it.
     assert len(told.messages()) == 2
+
+
+def test_what_was_kept_of_a_strand_when_a_call_started_is_told_for_ever():
+    first, later = b'{"at":1}', b'{"at":2}'
+    transcript = Transcript("run_1")
+    started = e.CallStarted(call="1.0", attempt=1, worker="w1", digest="d", tick=0, timeout_ms=1000)
+    turn = e.TurnTaken(turn=1, seen=1, calls=(Call(ref="1.0", tool="pay", digest="d"),))
+    changed = [e.StrandChanged(strand=e.MAIN, data=Raw(data)) for data in (first, later)]
+    for seq, event in enumerate([turn, changed[0], started, changed[1], started], start=1):
+        transcript.add(seq, event)
+
+    assert transcript.began == {"1.0": first}
+    assert transcript.strands[e.MAIN].data == later

@@ -332,3 +332,33 @@ async def test_a_whole_machine_goes_to_another_store_and_on(tmp_path: Path, monk
         for hold in view.holds:
             await app.decide(hold, answer(1), by="ann")
         assert (await completed(moved)).output == "both are back"
+
+
+@pytest.mark.parametrize("stay_hot_s", [30, 0], ids=["hot", "parked"])
+async def test_a_body_that_waits_sees_the_state_its_call_started_with(
+    place: Place, stay_hot_s: float
+) -> None:
+    seen: list[int] = []
+
+    @tool(durable=True)
+    async def confirm(ctx: Context, me: Instance) -> str:
+        await ctx.ask(f"Confirm {me.state['count']} items?")
+        seen.append(me.state["count"])
+        return "confirmed"
+
+    @tool(effect="none")
+    def bump(me: Instance) -> None:
+        me.update_state(count=me.state["count"] + 1)
+
+    node = Node("r", tools=[confirm], commands=[bump], state={"count": 0})
+    model = ScriptedModel([call("confirm"), say("ok")])
+    machine = Machine("counter", model=model, root="r", nodes=[node])
+    async with place.app(machine, bounds=Bounds(stay_hot_s=stay_hot_s)) as app:
+        run = await app.start("counter", "go", by="ann")
+        hold = await held(run)
+        await app.command(run, "bump", by="ann")
+        await app.decide(hold, answer("yes"), by="ann")
+        view = await completed(run)
+
+    assert seen == [0]
+    assert tree(view)["main"].state == {"count": 1}

@@ -22,7 +22,6 @@ _SILENT = frozenset(
     {
         e.AttemptVoided,
         e.CallDoubted,
-        e.CallStarted,
         e.CancelRequested,
         e.DecisionEffective,
         e.RunResumed,
@@ -90,9 +89,14 @@ class Transcript:
         """Who could decide on each call that was held, when it was last asked about."""
         self.places: dict[str, list[Place]] = {}
         """What the body of each call came to, in its order."""
+        self.began: dict[str, bytes] = {}
+        """What the agent kept of a call's strand when it first started. Its body is told this, or
+        it would come to something else when it goes through the journal again.
+        """
         self.strands: dict[str, StrandLog] = {e.MAIN: StrandLog()}
         self._before = before
         self._doubts = doubts or {}
+        self._strands_of: dict[str, str] = {}
         self._gated: set[str] = set()
         """Calls that people were asked about before they could start."""
         self._holds: dict[int, e.HoldOpened] = {}
@@ -107,6 +111,10 @@ class Transcript:
         match event:
             case e.CallFinished():
                 self.outcomes[event.call] = event.outcome
+            case e.CallStarted(call=ref):
+                data = self._log(self._strands_of.get(ref, e.MAIN)).data
+                if data is not None:
+                    self.began.setdefault(ref, data)
             case e.RunStarted():
                 self._before = (*self._before, *event.history)
                 self._say(e.MAIN, seq, UserMessage(text=event.input, by=str(event.by)))
@@ -115,10 +123,10 @@ class Transcript:
             case e.TurnTaken():
                 self._log(event.strand).turns.append(event)
                 for call in event.calls:
-                    self._ask_for(call)
+                    self._ask_for(call, event.strand)
             case e.CommandReceived():
                 self.commands[event.call.ref] = (event.by, event.strand)
-                self._ask_for(event.call)
+                self._ask_for(event.call, event.strand)
             case e.StrandOpened() | e.StrandChanged() | e.StrandClosed():
                 self._strand(seq, event)
             case e.StepStarted() | e.StepFinished() | e.StepVoided():
@@ -171,7 +179,8 @@ class Transcript:
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
         self._log(strand).said.append((seq, message))
 
-    def _ask_for(self, call: Call) -> None:
+    def _ask_for(self, call: Call, strand: str) -> None:
+        self._strands_of[call.ref] = strand
         self.calls[call.ref] = call
         self.args[call.ref] = bytes(call.args)
         self.tool_versions[call.ref] = call.tool_version

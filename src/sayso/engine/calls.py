@@ -374,6 +374,8 @@ def context_of(
     data = None
     if transcript is not None:
         data = parts.drivers[run.agent].data_of(Scene(run, transcript), strand)
+        if body is not None:
+            data = transcript.began.get(ref, data)
     return Context(
         run_id=run.id,
         call_id=call_id(run.id, ref),
