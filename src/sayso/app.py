@@ -1,75 +1,47 @@
-"""`Sayso`: store, agents, policy, worker and sweeper wired together. The one place that chooses
-implementations.
-"""
+"""`Sayso`: all that a program can do with it, each verb in a line or two."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack
-from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
-from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
-from sayso.agents.single import REF, SingleCall, describe_call
+from sayso.agents.single import REF, describe_call
 from sayso.agents.tools import check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict, may_decide, named_as
 from sayso.domain.message import Message
-from sayso.domain.policy import Policy, duration_ms
+from sayso.domain.policy import duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
-from sayso.engine.desk import Command, Desk, Start
-from sayso.engine.dispatch import LocalDispatch
-from sayso.engine.feed import Delta, Feed
-from sayso.engine.gate import Gate
+from sayso.engine.desk import Command, Start
+from sayso.engine.feed import Delta
 from sayso.engine.handle import RunHandle
-from sayso.engine.hot import HotBodies
 from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
-from sayso.engine.parts import Bounds, Parts
-from sayso.engine.ports import Driver, Intervention, Tool
+from sayso.engine.ports import Tool
 from sayso.engine.sweeper import Sweeper
-from sayso.engine.vault import Vault
-from sayso.engine.worker import Worker
 from sayso.errors import (
-    BadPolicy,
-    BadSetup,
     BadTool,
     BadValue,
-    StoreClosed,
     UnknownTool,
 )
 from sayso.given import (
     check_sign_in,
-    load_keys,
-    make_signed_in,
-    open_store,
-    read_agents,
-    read_providers,
-    read_tools,
 )
 from sayso.store.admit import page_size
-from sayso.store.base import HoldQuery, Store
-from sayso.store.clock import Clock
+from sayso.store.base import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
-
-if TYPE_CHECKING:
-    from sayso.agents.oauth_provider import OAuthProvider
-    from sayso.agents.sign_in import SignInDesk
+from sayso.wired import Wired
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
 
 
-class Sayso:
+class Sayso(Wired):
     """Durable human-in-the-loop for agents, in one process or several on one store.
 
     Use it as `async with Sayso("pay.db", agents=[...]) as app`. The store is a path, "memory:", or
@@ -77,112 +49,6 @@ class Sayso:
     """
 
     ledger_class = Ledger
-
-    def __init__(
-        self,
-        store: str | Path | Store = "sayso.db",
-        *,
-        agents: Iterable[Driver] = (),
-        tools: Iterable[Tool] = (),
-        providers: Iterable[OAuthProvider] = (),
-        policy: Policy | None = None,
-        check_for_intervention: Intervention | None = None,
-        deps: Any = None,
-        work: bool = True,
-        project: str = "default",
-        bounds: Bounds | None = None,
-        clock: Clock | None = None,
-        drain_s: float = DRAIN_S,
-    ) -> None:
-        self._where = store
-        self._owns_store = isinstance(store, str | Path)
-        """Whoever opened the store closes it."""
-        self._clock = clock
-        self._project = project
-        self._work = work
-        self._drain_s = drain_s
-        self._deps = deps
-        self._bounds = bounds or Bounds()
-        if policy is not None and not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
-        if check_for_intervention is not None and not callable(check_for_intervention):
-            raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
-        self._gate = Gate(policy, check_for_intervention)
-        self._drivers = read_agents(agents)
-        self._single = SingleCall(read_tools(self._drivers, tools))
-        self._drivers[SINGLE] = self._single
-        self._providers = read_providers(providers, self._drivers)
-        self._parts: Parts | None = None
-        self._desk: Desk | None = None
-        self._sign_ins: SignInDesk | None = None
-        self._worker: Worker | None = None
-        self._sweeper: Sweeper | None = None
-        self._dispatch: LocalDispatch | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Open the store; start a worker and a sweeper, unless `work=False`."""
-        if self._parts is not None:
-            raise BadSetup("this Sayso is open already")
-        for driver in self._drivers.values():
-            if self._work and isinstance(driver, Agent):
-                driver.check_model()
-        store = await open_store(self._where, self._clock)
-        try:
-            await self._wire(store)
-        except BaseException:
-            if self._owns_store:
-                await store.close()
-            raise
-
-    async def close(self) -> None:
-        """Wait for calls under way (`drain_s` at most), then let go of everything, the models'
-        connections included.
-        """
-        parts = self._parts
-        if parts is None:
-            return
-        self._parts = None
-        # Last in, first out; whatever fails, the store is closed.
-        async with AsyncExitStack() as stack:
-            if self._owns_store:
-                stack.push_async_callback(parts.store.close)
-            for driver in self._drivers.values():
-                if isinstance(driver, Agent):
-                    stack.push_async_callback(driver.aclose)
-            if self._dispatch is not None:
-                stack.callback(self._dispatch.close)
-            if self._worker is not None:
-                stack.push_async_callback(self._worker.drain, self._drain_s)
-            if self._sweeper is not None:
-                stack.push_async_callback(self._sweeper.stop)
-
-    async def serve(self) -> None:
-        """Work until SIGTERM or SIGINT, then drain. For processes that only work."""
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        try:
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(name, stop.set)
-        except (NotImplementedError, RuntimeError, ValueError) as error:
-            raise BadSetup(f"serve() is for a program's main thread: {error}") from error
-        try:
-            async with self:
-                await stop.wait()
-        finally:
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(name)
 
     async def start(
         self,
@@ -444,55 +310,3 @@ class Sayso:
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
         parts = self._open_parts
         return await (self._sweeper or Sweeper(parts)).sweep()
-
-    async def _wire(self, store: Store) -> None:
-        self._dispatch = LocalDispatch(store)
-        ledger = self.ledger_class(store, self._dispatch)
-        parts = Parts(
-            store=store,
-            ledger=ledger,
-            gate=self._gate,
-            drivers=self._drivers,
-            feed=Feed(store),
-            bounds=self._bounds,
-            deps=self._deps,
-            hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
-            vault=Vault(partial(load_keys, store)),
-        )
-        signed_in = make_signed_in(store, self._providers, parts.vault)
-        self._gate.sign_ins = signed_in
-        if self._work:
-            self._worker = Worker(parts, self._dispatch)
-            await self._worker.start()
-            self._sweeper = Sweeper(parts, self._worker)
-            self._sweeper.start()
-        self._desk = Desk(parts, self._worker)
-        if signed_in is not None:
-            from sayso.agents.sign_in import SignInDesk
-
-            self._sign_ins = SignInDesk(store, self._desk, signed_in)
-        self._parts = parts
-
-    @property
-    def store(self) -> Store:
-        """The open store."""
-        return self._open_parts.store
-
-    @property
-    def _open_parts(self) -> Parts:
-        if self._parts is None:
-            raise StoreClosed("this Sayso is not open: use it as `async with Sayso(...) as app`")
-        return self._parts
-
-    @property
-    def _open_sign_ins(self) -> SignInDesk:
-        assert self._open_parts
-        if self._sign_ins is None:
-            raise BadSetup("nobody can sign in here: give Sayso(providers=[OAuthProvider(...)])")
-        return self._sign_ins
-
-    @property
-    def _open_desk(self) -> Desk:
-        assert self._open_parts
-        assert self._desk is not None
-        return self._desk
