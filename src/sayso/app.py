@@ -14,7 +14,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict, may_decide, named_as
 from sayso.domain.message import Message
-from sayso.domain.policy import duration_ms
+from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start

@@ -14,7 +14,7 @@ from sayso import CallFacts, Forbid, Policy, Principal, Proceed, Require, Rule, 
 from sayso.agents.policy_case import try_case
 from sayso.agents.policy_file import KEYS, load_cases
 from sayso.agents.policy_yaml import BYTES_MAX, NODES_MAX
-from sayso.domain.policy import RISKS, SILENCES
+from sayso.domain.ruling import RISKS, SILENCES
 from sayso.errors import BadPolicy
 
 WHOLE = """\

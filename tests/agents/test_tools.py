@@ -15,7 +15,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from sayso.agents.tools import FunctionTool, tool
 from sayso.domain.call import Effect
-from sayso.domain.policy import owner, user
+from sayso.domain.ruling import owner, user
 from sayso.domain.value import Principal
 from sayso.engine.ports import Context, Happened, NotHappened, Tool
 from sayso.errors import BadPolicy, BadTool, BadValue

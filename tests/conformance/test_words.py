@@ -13,8 +13,8 @@ import sayso
 from sayso import Context, HoldView, Instance, Planner, Rule, RunHandle, RunView, Sayso, errors
 from sayso.agents.tools import make_tool
 from sayso.domain.events import AnyEvent
-from sayso.domain.policy import require
 from sayso.domain.question import make_question
+from sayso.domain.ruling import require
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "coming-from-another-system.md"
 OWNERS = {

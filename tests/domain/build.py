@@ -7,8 +7,8 @@ from sayso.domain import events as e
 from sayso.domain.call import Call, CallState, Declined, Outcome, Returned
 from sayso.domain.hold import Approved, Ask, Delegation, External, Verdict
 from sayso.domain.lifecycle import apply_all, epilogue
-from sayso.domain.policy import Require
 from sayso.domain.question import Question
+from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.value import Principal
 

@@ -10,7 +10,7 @@ from sayso.domain import events as e
 from sayso.domain.call import CallState
 from sayso.domain.hold import Approval, Decision, Hold, Verdict
 from sayso.domain.lifecycle import apply_all
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run, with_call
 from sayso.errors import IllegalEvent
 

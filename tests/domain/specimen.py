@@ -31,8 +31,8 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
-from sayso.domain.policy import Require
 from sayso.domain.question import Option, Question
+from sayso.domain.ruling import Require
 from sayso.domain.value import Principal
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ from sayso.domain.adopting import ASKED_AGAIN, BEGUN, UNDER_WAY, Lore
 from sayso.domain.call import CallState
 from sayso.domain.hold import InDoubt, SignIn, reject
 from sayso.domain.lifecycle import apply_all, epilogue
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of, stranded
 from sayso.domain.value import SAYSO

@@ -24,7 +24,7 @@ from sayso.domain.hold import (
     may_decide,
 )
 from sayso.domain.lifecycle import apply
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.domain.value import CLOCK, SAYSO, Principal
 from sayso.errors import NotAllowed, WrongVerdict

@@ -10,7 +10,7 @@ from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Declined
 from sayso.domain.hold import Rejected, SignIn, Verdict, Withdrawn, answer
 from sayso.domain.lifecycle import apply_all
-from sayso.domain.policy import BATCHES, Require
+from sayso.domain.ruling import BATCHES, Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of
 from sayso.errors import WrongVerdict

@@ -8,7 +8,7 @@ from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Declined, Failed, Outcome, Returned
 from sayso.domain.hold import Answered, Approved, Rejected, Verdict, answer, fail
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import status_of
 from sayso.errors import AlreadyDecided, WrongVerdict

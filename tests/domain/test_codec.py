@@ -21,8 +21,8 @@ from sayso.domain.codec import (
     encode_verdict,
 )
 from sayso.domain.hold import Approval, Approved, Consent, Rejected, SignIn, approve
-from sayso.domain.policy import Require
 from sayso.domain.question import Question
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.errors import BadValue, NotUnderstood
 

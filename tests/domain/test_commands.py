@@ -8,7 +8,7 @@ from sayso.domain import settling, verbs
 from sayso.domain.call import Call, CallState, Declined, Failed
 from sayso.domain.hold import Approved, Rejected, answer
 from sayso.domain.lifecycle import apply, apply_all
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import startable, status_of
 from sayso.errors import RunFinished, RunWaiting

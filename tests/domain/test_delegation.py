@@ -9,7 +9,7 @@ from sayso.domain import settling, verbs
 from sayso.domain.call import CallState, Failed, Outcome, Returned
 from sayso.domain.hold import Answered, Errored, Rejected, Verdict, Withdrawn, answer, fail
 from sayso.domain.lifecycle import apply
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Status, with_hold
 from sayso.domain.standing import status_of
 from sayso.domain.value import CLOCK, SAYSO, Principal

@@ -2,7 +2,7 @@ from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.guard import Before, Condition, Since, conditions_of
 from sayso.domain.hold import Rejected
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 
 from .build import ANN, APPROVE, MIRA, NOW, commit, decided, held, late, started

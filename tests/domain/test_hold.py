@@ -19,7 +19,7 @@ from sayso.domain.hold import (
     request_id,
     resolve_approvers,
 )
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.value import CLOCK, Principal
 from sayso.errors import BadValue
 

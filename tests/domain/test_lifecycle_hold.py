@@ -17,7 +17,7 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import apply, apply_all
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Status
 from sayso.domain.standing import equal_refusal, says_yes, status_of
 from sayso.domain.value import CLOCK, Principal

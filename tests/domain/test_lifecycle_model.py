@@ -41,7 +41,7 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import apply_all, epilogue
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.domain.standing import has_work, says_yes, status_of
 from sayso.domain.transcript import Transcript

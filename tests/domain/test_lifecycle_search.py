@@ -19,7 +19,7 @@ from sayso.domain.codec import encode_run
 from sayso.domain.hold import Approval, Approved, Ask, Rejected, Verdict, Withdrawn, fail
 from sayso.domain.hold import answer as answered
 from sayso.domain.lifecycle import apply, apply_all
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run, Status
 from sayso.domain.standing import has_open, has_work, startable, status_of, strand_due
 

@@ -16,7 +16,7 @@ from sayso.domain.plan import (
     ready,
     to_raw,
 )
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.errors import BadValue
 
 from .build import MIRA, NOW, answer, call, start

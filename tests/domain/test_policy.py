@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayso.domain.policy import (
+from sayso.domain.policy import CallFacts, Policy, Rule, unenforced
+from sayso.domain.ruling import (
     BATCHES,
     RISKS,
     SILENCES,
-    CallFacts,
     Forbid,
-    Policy,
     Proceed,
     Require,
-    Rule,
     Ruling,
     anyone,
     at_risk,
@@ -27,7 +25,6 @@ from sayso.domain.policy import (
     require,
     service,
     strictest,
-    unenforced,
     user,
 )
 from sayso.errors import BadPolicy

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 from sayso.domain import verbs
 from sayso.domain.call import CallState
 from sayso.domain.hold import Rejected
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Strand, with_call, with_hold, with_strand
 
 from .build import APPROVE, MIRA, NOW, call, commit, decided, held, started

@@ -18,7 +18,7 @@ from sayso.domain.hold import (
     fail,
 )
 from sayso.domain.lifecycle import apply, epilogue
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import status_of
 from sayso.errors import IllegalEvent, WrongVerdict

@@ -7,7 +7,7 @@ from sayso.domain.call import Call, Declined, Failed, Returned
 from sayso.domain.hold import Rejected
 from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.errors import NotUnderstood

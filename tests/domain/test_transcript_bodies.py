@@ -11,7 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Call, Failed
 from sayso.domain.hold import Approved, Ask, Rejected, SignIn, answer
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.transcript import Place, Transcript
 
 from .build import ANN, APPROVE, DONE, EXTERNAL, MIRA, NOW, QUESTION, call, start

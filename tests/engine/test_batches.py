@@ -27,7 +27,7 @@ from sayso import (
     user,
 )
 from sayso.domain.message import AssistantMessage
-from sayso.domain.policy import BATCHES
+from sayso.domain.ruling import BATCHES
 from sayso.errors import (
     AlreadyDecided,
     BadAgent,

@@ -17,7 +17,7 @@ from sayso.agents.models import check_extra, check_name, resolve
 from sayso.agents.tools import NAME, FunctionTool, check_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
-from sayso.domain.policy import BATCHES
+from sayso.domain.ruling import BATCHES
 from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Scene, Tool
 from sayso.errors import BadAgent, BadTool, BadValue
 

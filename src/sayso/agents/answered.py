@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from sayso.domain.hold import External
-from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
+from sayso.domain.ruling import Require, require
 from sayso.domain.value import Value
 from sayso.engine.context import Suspend, Wanted
 from sayso.engine.result import keep_result

@@ -10,7 +10,7 @@ import msgspec
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import Answered, Errored, SignIn
-from sayso.domain.policy import Require, require
+from sayso.domain.ruling import Require, require
 from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.form import make_form_question
 from sayso.engine.ports import Happened, NotHappened, ToolSpec

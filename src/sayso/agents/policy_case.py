@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from sayso.agents.policy_yaml import Source, line_of
-from sayso.domain.policy import RISKS, CallFacts, Forbid, Policy, Proceed, Require, require
+from sayso.domain.policy import CallFacts, Policy
+from sayso.domain.ruling import RISKS, Forbid, Proceed, Require, require
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadPolicy
 

@@ -18,7 +18,8 @@ from typing import Any
 from sayso.agents.policy_case import Case, read_cases
 from sayso.agents.policy_cel import CelCondition
 from sayso.agents.policy_yaml import BYTES_MAX, Source, line_of
-from sayso.domain.policy import CallFacts, Policy, Rule, Ruling
+from sayso.domain.policy import CallFacts, Policy, Rule
+from sayso.domain.ruling import Ruling
 from sayso.errors import BadPolicy
 
 LOOK_EVERY_S = 1.0

@@ -16,7 +16,7 @@ from sayso.agents.credential import Credential, CredentialShelf, Kept
 from sayso.agents.oauth import OAuthClient
 from sayso.agents.oauth_provider import OAuthProvider
 from sayso.domain.hold import Consent, SignIn
-from sayso.domain.policy import require
+from sayso.domain.ruling import require
 from sayso.domain.run import Run
 from sayso.engine.context import Wanted
 from sayso.errors import BadKeys, BadProvider, NotUnderstood, SignInFailed, StaleItem

@@ -23,8 +23,8 @@ from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import SignIn
-from sayso.domain.policy import HIGH, RISKS, Require, duration_ms, require
 from sayso.domain.question import Question
+from sayso.domain.ruling import HIGH, RISKS, Require, duration_ms, require
 from sayso.engine.context import Suspend, Wanted
 from sayso.engine.ports import Context, Happened, NotHappened, ToolSpec
 from sayso.engine.result import keep_result

@@ -23,7 +23,7 @@ from sayso.agents.tools import tool
 from sayso.app import Sayso
 from sayso.domain.call import Declined, Returned
 from sayso.domain.message import Message, ToolMessage
-from sayso.domain.policy import user
+from sayso.domain.ruling import user
 from sayso.engine.ports import Context
 from sayso.testing.scripted import ScriptedModel, Turn, call, say
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sayso.domain import events as e
 from sayso.domain.hold import read_id
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.value import Value
 from sayso.errors import UnknownHold
 from sayso.store.base import Store

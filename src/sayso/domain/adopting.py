@@ -17,7 +17,7 @@ from sayso.domain import bodies
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Effect
 from sayso.domain.hold import Approval, InDoubt
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
 from sayso.domain.value import SAYSO
@@ -80,6 +80,9 @@ def adopt(
     for hold in run.holds:
         if hold.decision is not None:
             draft.add(e.DecisionUndone(hold=hold.n, by=SAYSO, at=now))
+        for vote in hold.votes:
+            why = "it was cast elsewhere before the run was adopted here"
+            draft.add(e.VoteUndone(hold=hold.n, person=vote.by.id, by=SAYSO, at=now, why=why))
     for row in run.calls(CallState.STARTED, CallState.ANSWERED):
         ruling = (doubts or {}).get(row.ref) or _doubt_ruling(lore, row)
         body = bool(row.step) or row.ref in durable or row.state is CallState.ANSWERED

@@ -16,11 +16,14 @@ from sayso.domain.hold import (
     Hold,
     InDoubt,
     Rejected,
+    Rung,
     Then,
     Withdrawn,
     may_decide,
 )
-from sayso.domain.policy import Require, unenforced
+from sayso.domain.people import resolve_names
+from sayso.domain.question import Question
+from sayso.domain.ruling import OPERATOR, Require
 from sayso.domain.run import CallRow, Refusal, Run, with_call, with_hold
 from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.value import CLOCK, SAYSO, Principal
@@ -70,7 +73,8 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
     _check_place(run, event, row)
     _check_alone(run, event)
     _check_suspension(run, event)
-    _check_ruling(event.ruling)
+    _check_ruling(event.ruling, kind)
+    ask = event.ask
     hold = Hold(
         n=event.hold,
         call=event.call,
@@ -80,7 +84,7 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         suspension=event.suspension,
         approvers=event.approvers,
         deadline=event.deadline,
-        on_silence=event.ruling.on_silence,
+        on_silence=_last_silence(event.ruling),
         entry=run.seq,
         opened_at=event.at,
         editable=event.ruling.editable and event.then == "start" and kind == "approval",
@@ -88,12 +92,22 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         then=event.then,
         together=event.together,
         step=event.ask.step if isinstance(event.ask, InDoubt) else event.step,
-        child=event.ask.run if isinstance(event.ask, Delegation) else "",
+        child=ask.run if isinstance(ask, Delegation) else "",
+        quorum=event.ruling.quorum,
+        reject_quorum=event.ruling.reject_quorum,
+        not_requester=event.ruling.not_requester,
+        ladder=_ladder(run, event.ruling, event.at),
+        start_by_ms=event.ruling.start_by_ms,
+        silent_answer=_silent_answer(event),
     )
+    if hold.on_silence == "answer" and not hold.silent_answer:
+        raise IllegalEvent("silence answers only a question that has a default")
     if _about_call(event):
         row = replace(row, version=event.version, digest=event.digest)
     if event.then == "start":
         row = replace(row, approved=False)
+    if kind in ("approval", "in_doubt"):
+        row = replace(row, start_by=None)
     if event.then == "continue":
         row = replace(row, step=event.step)
     return replace(
@@ -107,8 +121,8 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
 def hold_revised(run: Run, event: e.HoldRevised) -> Run:
     """Ask something else."""
     hold = _open_hold(run, event.hold)
-    _check_decider(hold, event.by, event.at)
-    _check_ruling(event.ruling)
+    _check_decider(run, hold, event, event.at)
+    _check_ruling(event.ruling, hold.kind)
     if event.version != hold.version + 1 or not hold.editable:
         raise IllegalEvent(f"hold {hold.n} cannot become version {event.version}")
     if hold.deadline is not None and (event.deadline is None or event.deadline > hold.deadline):
@@ -122,11 +136,68 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
         revised=run.seq,
         approvers=event.approvers,
         deadline=event.deadline,
-        on_silence=event.ruling.on_silence,
+        on_silence=_last_silence(event.ruling),
         on_reject=event.ruling.on_reject,
         editable=event.ruling.editable,
+        quorum=event.ruling.quorum,
+        reject_quorum=event.ruling.reject_quorum,
+        not_requester=event.ruling.not_requester,
+        # What was said was said of something else.
+        votes=(),
+        ladder=_ladder(run, event.ruling, hold.opened_at),
+        start_by_ms=event.ruling.start_by_ms,
+        editor=event.by.id,
     )
     return with_hold(with_call(run, row), hold)
+
+
+def vote_cast(run: Run, event: e.VoteCast) -> Run:
+    """Count what somebody says, where it takes more than one."""
+    hold = _open_hold(run, event.hold)
+    decision = event.decision
+    if event.version != hold.version or decision.digest != hold.digest:
+        raise IllegalEvent("a vote binds the version and digest that were shown")
+    _check_verdict(run, hold, decision)
+    if decision.effective_at != decision.at:
+        raise IllegalEvent("a vote counts at once: it can be taken back until the hold is settled")
+    if set(decision.persons) & {who for vote in hold.votes for who in vote.persons}:
+        raise IllegalEvent(f"{decision.by} has voted on hold {hold.n}, or somebody for them")
+    if not isinstance(decision.verdict, Approved | Rejected) or missing(hold, decision) < 1:
+        raise IllegalEvent(f"this settles hold {hold.n}, and is no vote")
+    return with_hold(run, replace(hold, votes=(*hold.votes, decision)))
+
+
+def vote_undone(run: Run, event: e.VoteUndone) -> Run:
+    """Count a vote no more."""
+    hold = _open_hold(run, event.hold)
+    rest = tuple(vote for vote in hold.votes if vote.by.id != event.person)
+    if len(rest) == len(hold.votes):
+        raise IllegalEvent(f"{event.person!r} has not voted on hold {hold.n}")
+    if event.by not in (SAYSO, Principal(id=event.person)):
+        raise IllegalEvent("a vote is taken back by whoever cast it")
+    return with_hold(run, replace(hold, votes=rest))
+
+
+def hold_escalated(run: Run, event: e.HoldEscalated) -> Run:
+    """Ask others as well."""
+    hold = _open_hold(run, event.hold)
+    if not hold.ladder or (event.at, event.to) != (hold.ladder[0].at, hold.ladder[0].to):
+        raise IllegalEvent(f"hold {hold.n} is not to be escalated to {event.to} at {event.at}")
+    approvers = tuple(dict.fromkeys((*hold.approvers, *event.to)))
+    return with_hold(run, replace(hold, approvers=approvers, ladder=hold.ladder[1:]))
+
+
+def hold_reassigned(run: Run, event: e.HoldReassigned) -> Run:
+    """Ask somebody else instead."""
+    hold = _open_hold(run, event.hold)
+    if event.right == OPERATOR and event.basis:
+        _check_in_time(hold, event.at)
+    else:
+        _check_decider(run, hold, event, event.at)
+    if hold.child or event.instead_of not in hold.approvers or not event.to.startswith("user:"):
+        raise IllegalEvent(f"hold {hold.n} cannot be handed over to {event.to}")
+    approvers = [event.to if who == event.instead_of else who for who in hold.approvers]
+    return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers))))
 
 
 def hold_settled(run: Run, event: e.HoldSettled) -> Run:
@@ -138,7 +209,9 @@ def hold_settled(run: Run, event: e.HoldSettled) -> Run:
         raise IllegalEvent(f"hold {event.hold} is not open")
     if event.version != hold.version or decision.digest != hold.digest:
         raise IllegalEvent("a decision binds the version and digest that were shown")
-    _check_verdict(hold, decision)
+    _check_verdict(run, hold, decision)
+    if missing(hold, decision):
+        raise IllegalEvent(f"hold {hold.n} takes more than that: {missing(hold, decision)} more")
     run = replace(run, spent=run.spent + event.turns)
     if decision.effective_at > decision.at:
         return with_hold(run, replace(hold, decision=decision))
@@ -217,33 +290,84 @@ def _check_suspension(run: Run, event: e.HoldOpened) -> None:
         raise IllegalEvent("a suspension never grows")
 
 
-def _check_ruling(ruling: Require) -> None:
-    if demand := unenforced(ruling):
-        raise IllegalEvent(f"a hold cannot demand {demand}: one decision would settle it")
+def _check_ruling(ruling: Require, kind: str) -> None:
+    many = max(ruling.quorum, ruling.reject_quorum) > 1
+    if many and kind not in ("approval", "in_doubt"):
+        raise IllegalEvent(f"a quorum is for approvals: {kind!r} is settled by one person")
 
 
-def _check_decider(hold: Hold, by: Principal, at: int) -> None:
-    if hold.child:
-        if by != Principal(kind="agent", id=hold.child):
-            raise IllegalEvent(f"hold {hold.n} is settled by the end of {hold.child}")
-    elif not may_decide(hold.approvers, by, hold.kind):
-        raise IllegalEvent(f"{by} may not decide hold {hold.n}")
+def _last_silence(ruling: Require) -> str:
+    # Others are asked first; what silence means in the end is a no.
+    return "reject" if ruling.on_silence == "escalate" else ruling.on_silence
+
+
+def _ladder(run: Run, ruling: Require, since: int) -> tuple[Rung, ...]:
+    return tuple(
+        Rung(at=since + step.after_ms, to=resolve_names(step.to, run.by))
+        for step in ruling.escalations
+    )
+
+
+def _silent_answer(event: e.HoldOpened) -> str:
+    default = event.ask.default if isinstance(event.ask, Question) else None
+    wanted = event.ruling.on_silence == "answer" and default is not None
+    return bytes(default).decode() if wanted and default is not None else ""
+
+
+def requesters(run: Run, hold: Hold) -> tuple[str, ...]:
+    """Name those who must not decide a hold that is for others than who asked for the call: who
+    started the run, who invoked the command, who made the arguments what they are.
+    """
+    row = run.call(hold.call)
+    found = (run.by.id, "" if row is None else row.by, hold.editor)
+    return tuple(one for one in found if one) if hold.not_requester else ()
+
+
+def missing(hold: Hold, decision: Decision) -> int:
+    """Say how many more must say the same before it settles the hold."""
+    if not isinstance(decision.verdict, Approved | Rejected):
+        return 0
+    kind = type(decision.verdict)
+    said = {decision.by.id} | {vote.by.id for vote in hold.votes if isinstance(vote.verdict, kind)}
+    needed = hold.quorum if kind is Approved else hold.reject_quorum
+    return max(needed - len(said), 0)
+
+
+def _check_in_time(hold: Hold, at: int) -> None:
     if hold.deadline is not None and at >= hold.deadline:
         raise IllegalEvent(f"hold {hold.n} is past its deadline")
 
 
-def _check_verdict(hold: Hold, decision: Decision) -> None:
+def _check_decider(
+    run: Run, hold: Hold, said: Decision | e.HoldRevised | e.HoldReassigned, at: int
+) -> None:
+    by = said.by
+    if hold.child:
+        if by != Principal(kind="agent", id=hold.child):
+            raise IllegalEvent(f"hold {hold.n} is settled by the end of {hold.child}")
+    elif said.right:
+        # By another name than their own somebody is meant only where a record says so.
+        if by.kind != "person" or said.right not in hold.approvers or not said.basis:
+            raise IllegalEvent(f"{by} may not decide hold {hold.n} as {said.right}")
+    elif not may_decide(hold.approvers, by, hold.kind):
+        raise IllegalEvent(f"{by} may not decide hold {hold.n}")
+    if not {by.id, said.of}.isdisjoint(requesters(run, hold)):
+        raise IllegalEvent(f"hold {hold.n} is for others than who asked for it")
+    _check_in_time(hold, at)
+
+
+def _check_verdict(run: Run, hold: Hold, decision: Decision) -> None:
     match decision.verdict:
         case Withdrawn():
             if hold.kind == "in_doubt" or hold.child:
                 raise IllegalEvent("what has been started cannot be withdrawn")
-        case Expired(silence=silence):
+        case Expired(silence=silence, answer=answer):
             if decision.by != CLOCK or hold.deadline is None or decision.at < hold.deadline:
                 raise IllegalEvent("expiry is nobody's decision, and not before the deadline")
-            if silence != hold.on_silence:
+            if silence != hold.on_silence or (answer is not None) != (silence == "answer"):
                 raise IllegalEvent(f"silence means {hold.on_silence!r} here, not {silence!r}")
         case verdict:
-            _check_decider(hold, decision.by, decision.at)
+            _check_decider(run, hold, decision, decision.at)
             if isinstance(verdict, Approved) and verdict.args is not None:
                 raise IllegalEvent("other arguments are another version, to be decided as one")
 
@@ -255,7 +379,10 @@ def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -
             return run
         return with_call(run, move(run, hold.call, event, ANSWER_MOVES))
     if hold.then == "start" and says_yes(decision.verdict):
-        return with_call(run, replace(move(run, hold.call, event, YES_MOVES), approved=True))
+        row = replace(move(run, hold.call, event, YES_MOVES), approved=True)
+        if hold.start_by_ms is not None:
+            row = replace(row, start_by=decision.effective_at + hold.start_by_ms)
+        return with_call(run, row)
     digest = _refused(run, hold, decision)
     if digest:
         before = equal_refusal(run, digest)

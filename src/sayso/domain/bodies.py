@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Outcome
 from sayso.domain.hold import InDoubt
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft, cut_short
 from sayso.domain.verbs import HoldRequest, Start, halt, open_holds, supersede, unsilenced

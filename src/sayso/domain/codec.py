@@ -22,6 +22,9 @@ _encoder = msgspec.json.Encoder()
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _run_decoder: msgspec.json.Decoder[Run] = msgspec.json.Decoder(Run)
 _decision_decoder: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decision)
+_votes_decoder: msgspec.json.Decoder[tuple[Decision, ...]] = msgspec.json.Decoder(
+    tuple[Decision, ...]
+)
 
 # What msgspec raises for bad bytes, bad text and too much nesting, and an upcast for a gap.
 _BAD = (ValueError, TypeError, LookupError, RecursionError)
@@ -82,6 +85,19 @@ def decode_decision(data: bytes) -> Decision:
         return _decision_decoder.decode(data)
     except _BAD as error:
         raise NotUnderstood(f"this decision cannot be read: {error}") from None
+
+
+def encode_votes(votes: tuple[Decision, ...]) -> bytes:
+    """Encode the votes on a hold to what its row keeps."""
+    return _encoder.encode(votes)
+
+
+def decode_votes(data: bytes) -> tuple[Decision, ...]:
+    """Read the votes on a hold."""
+    try:
+        return _votes_decoder.decode(data)
+    except _BAD as error:
+        raise NotUnderstood(f"these votes cannot be read: {error}") from None
 
 
 def encode_ask(ask: Ask) -> bytes:

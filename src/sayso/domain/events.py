@@ -18,7 +18,8 @@ import msgspec
 from sayso.domain.call import Call, Outcome
 from sayso.domain.hold import Ask, Decision, Then
 from sayso.domain.message import Message
-from sayso.domain.policy import Require
+from sayso.domain.people import Basis
+from sayso.domain.ruling import Require
 from sayso.domain.value import Principal, RawOrNone, Value
 
 MAIN = "main"
@@ -158,6 +159,52 @@ class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
     approvers: tuple[str, ...]
     at: int
     deadline: int | None = None
+    right: str = ""
+    of: str = ""
+    basis: tuple[Basis, ...] = ()
+    policy_version: str = ""
+
+
+class VoteCast(Event, frozen=True, kw_only=True, tag="vote.cast.1"):
+    """Somebody decided, and it takes more than one."""
+
+    hold: int
+    version: int
+    decision: Decision
+
+
+class VoteUndone(Event, frozen=True, kw_only=True, tag="vote.undone.1"):
+    """A vote does not count any more: whoever cast it took it back, or lost the right to it."""
+
+    hold: int
+    person: str
+    by: Principal
+    at: int
+    why: str = ""
+
+
+class HoldEscalated(Event, frozen=True, kw_only=True, tag="hold.escalated.1"):
+    """Nobody has decided for so long that others are asked as well."""
+
+    hold: int
+    to: tuple[str, ...]
+    at: int
+
+
+class HoldReassigned(Event, frozen=True, kw_only=True, tag="hold.reassigned.1"):
+    """Somebody handed over what they were asked."""
+
+    hold: int
+    by: Principal
+    instead_of: str
+    """By which of the approvers' names they were meant; it is asked no more."""
+    to: str
+    at: int
+    right: str = ""
+    """By what they may hand it over, if not by that name."""
+    of: str = ""
+    basis: tuple[Basis, ...] = ()
+    note: str = ""
 
 
 class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):
@@ -197,6 +244,8 @@ class CallStarted(Event, frozen=True, kw_only=True, tag="call.started.1"):
     tool_version: str = ""
     grant: str = ""
     """The standing permission that was used, if one was."""
+    basis: tuple[Basis, ...] = ()
+    """The records by which whoever allowed it still may."""
 
 
 class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished.1"):
@@ -362,6 +411,10 @@ AnyEvent = (
     | StrandClosed
     | HoldOpened
     | HoldRevised
+    | VoteCast
+    | VoteUndone
+    | HoldEscalated
+    | HoldReassigned
     | HoldSettled
     | DecisionEffective
     | DecisionUndone

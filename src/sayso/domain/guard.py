@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sayso.domain import events as e
-from sayso.domain.hold import Expired, Withdrawn
+from sayso.domain.hold import Expired, Hold, Withdrawn
+from sayso.domain.people import PERSON, Basis
 from sayso.domain.run import Run
 from sayso.domain.value import Value
 
@@ -28,34 +29,68 @@ class Since(Value, frozen=True, kw_only=True):
     hold: int = 0
 
 
-Condition = Before | Since
+class ItemAt(Value, frozen=True, kw_only=True):
+    """The item of this kind and id on the project's shelf has this rev; 0: there is none."""
+
+    kind: str
+    id: str
+    rev: int
+
+
+Condition = Before | Since | ItemAt
 
 
 def conditions_of(run: Run, events: Iterable[e.Event]) -> tuple[Condition, ...]:
     """Derive from the run before them what must hold when these events are committed."""
     found: list[Condition] = []
     for event in events:
-        if not isinstance(
-            event, e.HoldSettled | e.HoldRevised | e.DecisionEffective | e.DecisionUndone
-        ):
-            continue
-        hold = run.hold(event.hold)
-        if hold is None:  # Opened by this very append.
-            continue
-        found.extend(
-            _conditions(hold.deadline, hold.decision and hold.decision.effective_at, event)
-        )
-    return tuple(found)
+        match event:
+            case e.CallStarted(call=ref, basis=basis):
+                row = run.call(ref)
+                if row is not None and row.start_by is not None:
+                    found.append(Before(at=row.start_by))
+                found += _resting_on(basis)
+            case e.HoldSettled(hold=n, decision=decision) | e.VoteCast(hold=n, decision=decision):
+                found += _conditions(run.hold(n), event)
+                found += _resting_on(decision.basis)
+            case e.HoldRevised(hold=n, basis=basis) | e.HoldReassigned(hold=n, basis=basis):
+                found += _conditions(run.hold(n), event)
+                found += _resting_on(basis)
+            case e.DecisionEffective(hold=n) | e.DecisionUndone(hold=n) | e.HoldEscalated(hold=n):
+                found += _conditions(run.hold(n), event)
+            case _:
+                pass
+    return tuple(dict.fromkeys(found))
 
 
-def _conditions(deadline: int | None, effective_at: int | None, event: e.Event) -> list[Condition]:
+def _resting_on(basis: Iterable[Basis]) -> list[Condition]:
+    found: list[Condition] = []
+    for one in basis:
+        found.append(ItemAt(kind=PERSON, id=one.person, rev=one.rev))
+        if one.until is not None:
+            found.append(Before(at=one.until))
+    return found
+
+
+def _conditions(hold: Hold | None, event: e.Event) -> list[Condition]:
+    if hold is None:  # Opened by this very append.
+        return []
+    deadline = hold.deadline
+    effective_at = None if hold.decision is None else hold.decision.effective_at
     match event:
         case e.HoldSettled(decision=decision) if isinstance(decision.verdict, Withdrawn):
             return []
         case e.HoldSettled(decision=decision, hold=n) if isinstance(decision.verdict, Expired):
             return [] if deadline is None else [Since(at=deadline, hold=n)]
-        case e.HoldSettled(hold=n) | e.HoldRevised(hold=n):
+        case (
+            e.HoldSettled(hold=n)
+            | e.HoldRevised(hold=n)
+            | e.VoteCast(hold=n)
+            | e.HoldReassigned(hold=n)
+        ):
             return [] if deadline is None else [Before(at=deadline, hold=n)]
+        case e.HoldEscalated(hold=n):
+            return [Since(at=rung.at, hold=n) for rung in hold.ladder[:1]]
         case e.DecisionEffective(hold=n) if effective_at is not None:
             return [Since(at=effective_at, hold=n)]
         case e.DecisionUndone(hold=n) if effective_at is not None:

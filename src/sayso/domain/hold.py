@@ -9,8 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 from sayso.domain.digest import decode_value, encode_value
-from sayso.domain.policy import Require
+from sayso.domain.people import Authority, Basis, resolve_names, unrecorded
 from sayso.domain.question import Question
+from sayso.domain.ruling import Require
 from sayso.domain.value import Principal, RawOrNone, Row, Tagged, Value
 
 
@@ -113,6 +114,8 @@ class Expired(Tagged, frozen=True, kw_only=True, tag="expired"):
     """Nobody decided in time. Nobody's decision, so `silence` says what the rule made of it."""
 
     silence: str
+    answer: RawOrNone = None
+    """What silence answers, where it does."""
 
 
 class Withdrawn(Tagged, frozen=True, kw_only=True, tag="withdrawn"):
@@ -168,6 +171,17 @@ class Decision(Value, frozen=True, kw_only=True):
     """How the person was known to be that person."""
     key: str = ""
     note: str = ""
+    right: str = ""
+    """By which of the approvers' names whoever decided was meant; empty: by their own."""
+    of: str = ""
+    """Whom they stood in for."""
+    basis: tuple[Basis, ...] = ()
+    """The records that their right was read from."""
+
+    @property
+    def persons(self) -> tuple[str, ...]:
+        """Who counts as having said this: whoever did, and whom they stood in for."""
+        return (self.by.id, self.of) if self.of else (self.by.id,)
 
     @property
     def word(self) -> str:
@@ -182,6 +196,13 @@ class HoldStatus(enum.StrEnum):
     DECIDED = "decided"
     """Decided, and not yet effective: it can still be undone."""
     SETTLED = "settled"
+
+
+class Rung(Row, frozen=True, kw_only=True):
+    """Who is asked as well from some time on."""
+
+    at: int
+    to: tuple[str, ...]
 
 
 class Hold(Row, frozen=True, kw_only=True):
@@ -214,6 +235,18 @@ class Hold(Row, frozen=True, kw_only=True):
     """The place in its call's body where it was asked, or the step that is in doubt."""
     child: str = ""
     """The run whose end settles it."""
+    quorum: int = 1
+    reject_quorum: int = 1
+    not_requester: bool = False
+    votes: tuple[Decision, ...] = ()
+    """What was said on this version of it so far, if that did not settle it."""
+    ladder: tuple[Rung, ...] = ()
+    """Who is asked as well as time goes by."""
+    start_by_ms: int | None = None
+    editor: str = ""
+    """Who made it what it is now."""
+    silent_answer: str = ""
+    """What silence answers, as JSON."""
 
     @property
     def status(self) -> HoldStatus:
@@ -223,29 +256,27 @@ class Hold(Row, frozen=True, kw_only=True):
 
 def resolve_approvers(ruling: Require, owner: Principal) -> tuple[str, ...]:
     """Name the approvers of a ruling, the run's owner by name."""
-    named = ruling.approvers or ("owner",)
-    # A service that owns a run is no person, not even one of the same name.
-    mine = f"user:{owner.id}" if owner.kind == "person" else f"{owner.kind}:{owner.id}"
-    return tuple(mine if who == "owner" else who for who in named)
+    return resolve_names(ruling.approvers, owner)
 
 
-def may_decide(approvers: tuple[str, ...], by: Principal, kind: str = "approval") -> bool:
-    """Tell whether this principal is among the approvers. Only people ever are, but for what
-    happens outside: a service may report that.
+def may_decide(
+    approvers: tuple[str, ...], by: Principal | Authority, kind: str = "approval"
+) -> bool:
+    """Tell whether somebody is among the approvers. Only people ever are, but for what happens
+    outside: a service may report that.
     """
-    if by.kind == "person":
-        return "anyone" in approvers or f"user:{by.id}" in approvers
-    return kind == "external" and by.kind == "service" and f"service:{by.id}" in approvers
+    who = by if isinstance(by, Authority) else unrecorded(by)
+    if who.by.kind != "person" and (kind != "external" or who.by.kind != "service"):
+        return False
+    return who.active and who.right(approvers) is not None
 
 
-def named_as(by: Principal) -> tuple[str, ...]:
-    """Say by what approvers a principal is meant."""
-    return (f"user:{by.id}", "anyone") if by.kind == "person" else (f"{by.kind}:{by.id}",)
+_WORDS = {"anyone": "anyone of the project"}
 
 
 def name_approvers(approvers: tuple[str, ...]) -> str:
     """Name approvers for people to read."""
-    return " or ".join(who.removeprefix("user:") for who in approvers)
+    return " or ".join(_WORDS.get(who, who.removeprefix("user:")) for who in approvers)
 
 
 def hold_id(run: str, n: int) -> str:

@@ -19,7 +19,7 @@ from sayso.domain import apply_calls as calls
 from sayso.domain import apply_holds as holds
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState
-from sayso.domain.policy import BATCHES
+from sayso.domain.ruling import BATCHES
 from sayso.domain.run import CallRow, Run, Status, Strand, with_strand
 from sayso.domain.standing import has_open, has_work, status_of, strand_due, stranded
 from sayso.errors import IllegalEvent
@@ -47,6 +47,10 @@ LEGAL: dict[type[e.Event], frozenset[Status]] = {
     e.StrandClosed: OPEN,
     e.HoldOpened: OPEN,
     e.HoldRevised: OPEN,
+    e.VoteCast: OPEN,
+    e.VoteUndone: OPEN,
+    e.HoldEscalated: OPEN,
+    e.HoldReassigned: OPEN,
     e.HoldSettled: OPEN,
     e.DecisionEffective: OPEN,
     e.DecisionUndone: OPEN,
@@ -167,7 +171,8 @@ def _command(run: Run, event: e.CommandReceived) -> Run:
         raise IllegalEvent("nothing starts in a run that is to end")
     if event.call.ref != f"c{run.commanded + 1}":
         raise IllegalEvent(f"{event.call.ref} is not the next command")
-    commands = (*run.commands, _ready(run, event.call))
+    by = event.by.id if event.by.kind == "person" else ""
+    commands = (*run.commands, replace(_ready(run, event.call), by=by))
     return replace(run, commands=commands, commanded=run.commanded + 1)
 
 
@@ -240,6 +245,10 @@ _APPLY: dict[type[e.Event], Callable[[Run, Any], Run]] = {
     e.StrandClosed: _strand_closed,
     e.HoldOpened: holds.hold_opened,
     e.HoldRevised: holds.hold_revised,
+    e.VoteCast: holds.vote_cast,
+    e.VoteUndone: holds.vote_undone,
+    e.HoldEscalated: holds.hold_escalated,
+    e.HoldReassigned: holds.hold_reassigned,
     e.HoldSettled: holds.hold_settled,
     e.DecisionEffective: holds.decision_effective,
     e.DecisionUndone: holds.decision_undone,

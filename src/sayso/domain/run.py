@@ -14,7 +14,7 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
-FOLD = 2
+FOLD = 3
 """The number of this shape. A row with another number is folded anew from its journal."""
 
 
@@ -50,6 +50,10 @@ class CallRow(Row, frozen=True, kw_only=True):
     """How many steps and asks its body has come to."""
     stepping: bool = False
     """Whether the last of them is a step without an outcome."""
+    by: str = ""
+    """The person who invoked it, if it is a command."""
+    start_by: int | None = None
+    """Until when the yes that it has is good."""
 
 
 class Strand(Row, frozen=True, kw_only=True):
@@ -160,10 +164,13 @@ class Run(Row, frozen=True, kw_only=True):
             return None
         if self.ending and any(hold.child for hold in self.holds):
             return 0  # Its children are to end as well.
-        times = [
-            hold.deadline if hold.decision is None else hold.decision.effective_at
-            for hold in self.holds
-        ]
+        times: list[int | None] = []
+        for hold in self.holds:
+            if hold.decision is not None:
+                times.append(hold.decision.effective_at)
+            else:
+                times.append(hold.deadline)
+                times += [rung.at for rung in hold.ladder[:1]]
         return min((at for at in times if at is not None), default=None)
 
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from sayso.domain import events as e
+from sayso.domain.apply_holds import missing
 from sayso.domain.call import CallState, Declined, Failed, Outcome, Returned, Unknown
+from sayso.domain.entitled import decidable, expiry, recorded_right
 from sayso.domain.hold import (
     Answered,
     Approved,
@@ -22,11 +26,10 @@ from sayso.domain.hold import (
     Verdict,
     Withdrawn,
     hold_id,
-    may_decide,
-    name_approvers,
     request_id,
 )
 from sayso.domain.lifecycle import apply_all
+from sayso.domain.people import Authority, unrecorded
 from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import says_yes
 from sayso.domain.value import CLOCK, Principal
@@ -34,7 +37,6 @@ from sayso.errors import (
     AlreadyDecided,
     BudgetSpent,
     CannotUndo,
-    HoldExpired,
     NotAllowed,
     NotWhatWasShown,
     RunFinished,
@@ -75,7 +77,7 @@ def settle(
     n: int,
     verdict: Verdict,
     *,
-    by: Principal,
+    by: Principal | Authority,
     now: int,
     undo_ms: int = 0,
     channel: str = "library",
@@ -84,14 +86,16 @@ def settle(
     whole: bool = False,
     alone: bool = True,
 ) -> list[e.Event]:
-    """Settle a hold. The first decision stands; a later one raises `AlreadyDecided`.
+    """Settle a hold, or vote on one that takes several persons. The first decision stands; a later
+    one raises `AlreadyDecided`.
 
     `whole`: all of its suspension is being decided, as some holds demand. Not `alone`: others are
     decided at once, and what comes of it is left to `follow`. With `undo_ms` it counts
     only after that time, but from the hold's deadline on at the latest: taken back later it would
     leave a hold that nobody may decide any more.
     """
-    hold = decidable(run, n, by=by, now=now)
+    who = by if isinstance(by, Authority) else unrecorded(by)
+    hold, right = decidable(run, n, by=who, now=now)
     if hold.together and not whole:
         request = request_id(run.id, hold.suspension)
         raise WrongVerdict(
@@ -111,15 +115,38 @@ def settle(
     effective_at = now + undo_ms
     decision = Decision(
         verdict=verdict,
-        by=by,
+        by=who.by,
         at=now,
         effective_at=effective_at if hold.deadline is None else min(effective_at, hold.deadline),
         digest=hold.digest,
         channel=channel,
+        assurance=who.via,
         key=key,
         note=note,
+        right=recorded_right(who, right),
+        of=right.of,
+        basis=right.basis,
     )
+    _check_voted(hold, decision)
+    if missing(hold, decision):
+        vote = replace(decision, effective_at=now)
+        return [e.VoteCast(hold=n, version=hold.version, decision=vote)]
     return _settled(run, hold, decision) if alone else [_settling(hold, decision)]
+
+
+def _check_voted(hold: Hold, decision: Decision) -> None:
+    """Refuse to count somebody twice. Whoever has said yes may still say no, if one no decides."""
+    before = [vote for vote in hold.votes if not set(vote.persons).isdisjoint(decision.persons)]
+    last_word = isinstance(decision.verdict, Rejected) and hold.reject_quorum == 1
+    if not before or not isinstance(decision.verdict, Approved | Rejected) or last_word:
+        return
+    vote = before[0]
+    more = f"{missing(hold, vote)} more" if missing(hold, vote) else "no more"
+    raise AlreadyDecided(
+        f"{vote.by} has {vote.word} it already, and counts once; it takes {more}. "
+        "To say something else, take it back first: undo(...)",
+        decision=vote,
+    )
 
 
 def follow(before: Run, run: Run, events: Sequence[e.Event]) -> list[e.Event]:
@@ -157,8 +184,12 @@ def settle_child(
 
 
 def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
-    """Take a decision back before it is effective. Only whoever made it may."""
+    """Take a decision back before it is effective, or a vote before the hold is settled. Only
+    whoever made it may.
+    """
     hold = run.hold(n)
+    if hold is not None and hold.decision is None and any(one.by == by for one in hold.votes):
+        return [e.VoteUndone(hold=n, person=by.id, by=by, at=now)]
     if hold is None or hold.decision is None or now >= hold.decision.effective_at:
         raise CannotUndo
     if hold.decision.by != by:
@@ -170,18 +201,30 @@ def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
 
 
 def sweep(run: Run, *, now: int) -> list[e.Event]:
-    """Do what is due: expire holds whose time is up, let decisions take effect."""
+    """Do what is due: ask others as well, expire holds whose time is up, let decisions count."""
     draft = Draft(run)
-    for hold in run.holds:
+    draft.add(*escalate(run, now=now))
+    for hold in draft.run.holds:
         if hold.decision is not None:
             if hold.decision.effective_at <= now:
                 draft.add(e.DecisionEffective(hold=hold.n))
                 draft.add(*_consequences(draft.run, hold, hold.decision))
         elif hold.deadline is not None and hold.deadline <= now:
-            draft.add(*_settled(draft.run, hold, _expiry(hold, now)))
+            draft.add(*_settled(draft.run, hold, expiry(hold, now)))
         if draft.run.ending and not run.ending:
             break  # Everything else was withdrawn by that, but for doubts: they are still due.
     return draft.events
+
+
+def escalate(run: Run, *, now: int) -> list[e.Event]:
+    """Ask those as well whose time has come."""
+    return [
+        e.HoldEscalated(hold=hold.n, to=rung.to, at=rung.at)
+        for hold in run.holds
+        if hold.decision is None and (hold.deadline is None or now < hold.deadline)
+        for rung in hold.ladder
+        if rung.at <= now
+    ]
 
 
 def verdict_of(run: Run, events: Sequence[e.Event]) -> Verdict:
@@ -262,21 +305,6 @@ class Draft:
         self.events.extend(events)
 
 
-def decidable(run: Run, n: int, *, by: Principal, now: int) -> Hold:
-    """Find a hold that this principal may decide now, or say why not."""
-    hold = run.hold(n)
-    if hold is None:
-        raise UnknownHold(f"there is no open hold {hold_id(run.id, n)!r}")
-    if hold.child or not may_decide(hold.approvers, by, hold.kind):
-        asked = hold.child or name_approvers(hold.approvers)
-        raise NotAllowed(f"{by} may not decide {hold_id(run.id, n)!r}: it asks {asked}")
-    if hold.decision is not None:
-        raise AlreadyDecided(decision=hold.decision)
-    if hold.deadline is not None and now >= hold.deadline:
-        raise HoldExpired(decision=_expiry(hold, hold.deadline))
-    return hold
-
-
 def _check_budget(run: Run, hold: Hold, verdict: Verdict) -> None:
     """Refuse what would let a run go on that has no turn left to see what became of it."""
     if (
@@ -291,17 +319,6 @@ def _check_budget(run: Run, hold: Hold, verdict: Verdict) -> None:
             f"{run.id!r} has taken the {run.turns_max} turns that it may take, and cannot go on "
             f"after {hold_id(run.id, hold.n)!r}: reject it, or cancel the run"
         )
-
-
-def _expiry(hold: Hold, at: int) -> Decision:
-    return Decision(
-        verdict=Expired(silence=hold.on_silence),
-        by=CLOCK,
-        at=at,
-        effective_at=at,
-        digest=hold.digest,
-        channel="clock",
-    )
 
 
 def _settled(run: Run, hold: Hold, decision: Decision, *, turns: int = 0) -> list[e.Event]:
@@ -394,6 +411,8 @@ def _outcome(hold: Hold, decision: Decision) -> Outcome:
             return Declined(reason=reason or "rejected", by=str(decision.by))
         case Withdrawn(reason=reason):
             return Declined(reason=reason or "withdrawn", by=str(decision.by))
+        case Expired(answer=value) if value is not None:
+            return Returned(value=value)
         case _ if hold.kind == "in_doubt":
             return Unknown(reason="nobody looked into it in time")
         case _:

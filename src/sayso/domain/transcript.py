@@ -12,6 +12,7 @@ from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
 from sayso.domain.run import Run
+from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal
 from sayso.errors import NotUnderstood
 
@@ -85,6 +86,10 @@ class Transcript:
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people last decided on whether each call may start."""
+        self.approvals: dict[str, list[Decision]] = {}
+        """All that let each call start when it was last decided: the votes, and the last word."""
+        self.handed: dict[str, dict[str, str]] = {}
+        """Who was asked about each call in place of whom."""
         self.approvers: dict[str, tuple[str, ...]] = {}
         """Who could decide on each call that was held, when it was last asked about."""
         self.places: dict[str, list[Place]] = {}
@@ -100,6 +105,7 @@ class Transcript:
         self._gated: set[str] = set()
         """Calls that people were asked about before they could start."""
         self._holds: dict[int, e.HoldOpened] = {}
+        self._votes: dict[int, list[Decision]] = {}
 
     def add(self, seq: int, event: e.AnyEvent | None) -> None:
         """Fold in the next entry; None is one that was redacted."""
@@ -133,6 +139,8 @@ class Transcript:
                 self._step(event)
             case e.HoldOpened() | e.HoldRevised() | e.HoldSettled() | e.DecisionUndone():
                 self._hold(event)
+            case e.VoteCast() | e.VoteUndone() | e.HoldEscalated() | e.HoldReassigned():
+                self._vote(event)
             case e.LateResult():
                 self.late.append(event)
             case e.RunCompleted():
@@ -229,6 +237,7 @@ class Transcript:
             case e.HoldRevised():
                 self.args[opened.call] = bytes(event.args)
                 self.approvers[opened.call] = event.approvers
+                self._votes.pop(event.hold, None)
             case e.HoldSettled() if opened.then == "continue":
                 place = self._place(opened.call, opened.step)
                 place.decisions[event.hold] = event.decision
@@ -236,8 +245,25 @@ class Transcript:
                 self._place(opened.call, opened.step).decisions.pop(event.hold, None)
             case e.HoldSettled() if _lets_start(opened.ask):
                 self.decisions[opened.call] = event.decision
+                votes = [one for one in self._votes.get(event.hold, ()) if says_yes(one.verdict)]
+                self.approvals[opened.call] = [*votes, event.decision]
             case e.DecisionUndone() if _lets_start(opened.ask):
                 self.decisions.pop(opened.call, None)
+                self.approvals.pop(opened.call, None)
+            case _:
+                pass
+
+    def _vote(self, event: e.VoteCast | e.VoteUndone | e.HoldEscalated | e.HoldReassigned) -> None:
+        opened = self._holds.get(event.hold)
+        votes = self._votes.setdefault(event.hold, [])
+        match event:
+            case e.VoteCast(decision=decision):
+                votes.append(decision)
+            case e.VoteUndone(person=person):
+                self._votes[event.hold] = [one for one in votes if one.by.id != person]
+            case e.HoldReassigned() if opened is not None:
+                handed = self.handed.setdefault(opened.call, {})
+                handed[event.to] = handed.get(event.instead_of, event.instead_of)
             case _:
                 pass
 

@@ -16,6 +16,7 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
+from sayso.domain.entitled import decidable, recorded_right
 from sayso.domain.hold import (
     Approval,
     Ask,
@@ -26,9 +27,10 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import FINAL
-from sayso.domain.policy import Require, common_approvers
+from sayso.domain.people import Authority, Basis, unrecorded
+from sayso.domain.ruling import Require, common_approvers
 from sayso.domain.run import CallRow, Run, Status
-from sayso.domain.settling import Draft, decidable, declined_by_end, withdraw
+from sayso.domain.settling import Draft, declined_by_end, withdraw
 from sayso.domain.standing import startable, status_of, strand_due
 from sayso.domain.value import SAYSO, Principal, Value
 from sayso.errors import NotWhatWasShown, RunFinished, RunWaiting, WrongVerdict
@@ -69,6 +71,8 @@ class Start(Value, frozen=True, kw_only=True):
     tick: int
     timeout_ms: int
     tool_version: str = ""
+    grant: str = ""
+    basis: tuple[Basis, ...] = ()
 
 
 def say(
@@ -158,7 +162,14 @@ def _joint(request: HoldRequest, silences: set[str], approvers: tuple[str, ...])
     """Make a request one of several that are decided alike, also by silence."""
     silence = silences.copy().pop() if len(silences) == 1 else "reject"
     ruling = msgspec.structs.replace(
-        request.ruling, approvers=approvers, editable=False, on_silence=silence
+        request.ruling,
+        approvers=approvers,
+        editable=False,
+        on_silence="reject" if silence == "escalate" else silence,
+        # Who is asked later would be asked for one of them and not for the others.
+        escalate_after_ms=None,
+        escalate_to=(),
+        chain=(),
     )
     return msgspec.structs.replace(request, ruling=ruling)
 
@@ -212,7 +223,7 @@ def _opened(
         approvers=() if isinstance(request.ask, Delegation) else resolve_approvers(ruling, run.by),
         suspension=suspension,
         at=now,
-        deadline=None if within is None else now + within,
+        deadline=_deadline(ruling, within, now),
         policy_version=request.policy_version,
         tool_version=request.tool_version,
         duplicate_of=request.duplicate_of,
@@ -222,26 +233,46 @@ def _opened(
     )
 
 
+def _deadline(ruling: Require, within: int | None, now: int) -> int | None:
+    if within is None:
+        return None
+    # Those whom silence brings in have as much time as those before them.
+    return now + within * 2 if ruling.on_silence == "escalate" else now + within
+
+
 def revise(
-    run: Run, n: int, *, args: bytes, digest: str, ruling: Require, by: Principal, now: int
+    run: Run,
+    n: int,
+    *,
+    args: bytes,
+    digest: str,
+    ruling: Require,
+    by: Principal | Authority,
+    now: int,
+    policy_version: str = "",
 ) -> list[e.Event]:
     """Edit what is asked. It becomes a new version, to be decided by whom the new ruling names."""
-    hold = decidable(run, n, by=by, now=now)
+    who = by if isinstance(by, Authority) else unrecorded(by)
+    hold, right = decidable(run, n, by=who, now=now)
     if not hold.editable:
         raise WrongVerdict(f"the arguments of {hold_id(run.id, n)!r} may not be edited")
-    within = None if ruling.within_ms is None else now + ruling.within_ms
+    within = _deadline(ruling, ruling.within_ms, now)
     return [
         e.HoldRevised(
             hold=n,
             version=hold.version + 1,
             args=msgspec.Raw(args),
             digest=digest,
-            by=by,
+            by=who.by,
             ruling=ruling,
             approvers=resolve_approvers(ruling, run.by),
             at=now,
             # An edit never buys time.
             deadline=min((at for at in (hold.deadline, within) if at is not None), default=None),
+            right=recorded_right(who, right),
+            of=right.of,
+            basis=right.basis,
+            policy_version=policy_version,
         )
     ]
 
@@ -265,6 +296,8 @@ def start_calls(run: Run, starts: Iterable[Start]) -> list[e.Event]:
                 tick=start.tick,
                 timeout_ms=start.timeout_ms,
                 tool_version=start.tool_version,
+                grant=start.grant,
+                basis=start.basis,
             )
         )
     return found

@@ -21,7 +21,7 @@ from sayso.domain.adopting import Lore, adopt
 from sayso.domain.call import CallState
 from sayso.domain.hold import Delegation
 from sayso.domain.lifecycle import epilogue
-from sayso.domain.policy import Require
+from sayso.domain.ruling import Require
 from sayso.domain.run import FOLD, Run
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal

@@ -26,8 +26,8 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import ask_digest, decode_value, encode_value, request_digest
 from sayso.domain.hold import Answered, Ask, Decision, Delegation
-from sayso.domain.policy import HIGH, Require, at_risk
 from sayso.domain.question import Question
+from sayso.domain.ruling import HIGH, Require, at_risk
 from sayso.domain.run import Run
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest

@@ -12,7 +12,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
-from sayso.domain.policy import Forbid, Require
+from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
 from sayso.domain.transcript import Place, Transcript

@@ -19,8 +19,8 @@ from sayso.domain.hold import (
     Rejected,
     Withdrawn,
 )
-from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
+from sayso.domain.ruling import Require, require
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed

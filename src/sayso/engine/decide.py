@@ -33,8 +33,8 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import apply_all
-from sayso.domain.policy import Forbid, Require
 from sayso.domain.question import Question
+from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
 from sayso.engine.ids import look_up

@@ -19,16 +19,8 @@ from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import ask_digest, call_digest, decode_value
 from sayso.domain.hold import Decision, SignIn, may_decide, resolve_approvers
-from sayso.domain.policy import (
-    CallFacts,
-    Forbid,
-    Policy,
-    Proceed,
-    Require,
-    Ruling,
-    at_risk,
-    strictest,
-)
+from sayso.domain.policy import CallFacts, Policy
+from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.transcript import Transcript

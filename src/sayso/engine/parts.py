@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sayso.domain.policy import CallFacts, Require
+from sayso.domain.policy import CallFacts
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate

@@ -11,7 +11,8 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect
 from sayso.domain.hold import SignIn
 from sayso.domain.message import Message
-from sayso.domain.policy import CallFacts, Require
+from sayso.domain.policy import CallFacts
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value

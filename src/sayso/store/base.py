@@ -76,6 +76,10 @@ class HoldRow(_Row, frozen=True, kw_only=True):
     who: tuple[str, ...]
     """Who may decide, such as `user:mira` or `anyone`."""
     decision: bytes | None = None
+    votes: bytes | None = None
+    """What was said so far on a hold that takes several persons."""
+    escalates_at: int | None = None
+    """When others are asked as well."""
 
 
 class HoldFound(_Row, frozen=True, kw_only=True):

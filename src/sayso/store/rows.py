@@ -18,6 +18,10 @@ from sayso.store.base import HoldRow
 _TOUCHES = (
     e.HoldOpened,
     e.HoldRevised,
+    e.VoteCast,
+    e.VoteUndone,
+    e.HoldEscalated,
+    e.HoldReassigned,
     e.HoldSettled,
     e.DecisionEffective,
     e.DecisionUndone,
@@ -85,5 +89,7 @@ def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | Non
         opened_at=hold.opened_at,
         deadline=hold.deadline,
         who=hold.approvers,
+        votes=codec.encode_votes(hold.votes) if hold.votes else None,
+        escalates_at=hold.ladder[0].at if hold.ladder else None,
         decision=None if decision is None else codec.encode_decision(decision),
     )

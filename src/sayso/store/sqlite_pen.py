@@ -45,8 +45,9 @@ _NEW_KEY = "insert into keys (project, key, digest, run, seq) values (?, ?, ?, ?
 _HOLD = "select status, who, opened from holds where run = ? and n = ?"
 _PUT_HOLD = """
 insert or replace into holds (run, n, opened, status, call, kind, tool, version, digest,
-    suspension, entry, revised, args_entry, opened_at, deadline, who, decision)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    suspension, entry, revised, args_entry, opened_at, deadline, who, decision,
+    votes, escalates_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _AUDIENCE = "select k from audiences where who = ? and project = ?"
 _NEW_AUDIENCE = "insert into audiences (who, project) values (?, ?)"
@@ -245,6 +246,8 @@ class Pen:
                 hold.deadline,
                 who,
                 hold.decision,
+                hold.votes,
+                hold.escalates_at,
             ),
         )
         if waits:

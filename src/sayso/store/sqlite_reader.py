@@ -52,7 +52,8 @@ where r.status = 'running' and r.owner > '' order by r.owner, r.k
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
-    h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision,
+    h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision, h.votes,
+    h.escalates_at,
     {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
 from {{source}}
 join runs r on r.k = h.run
@@ -259,6 +260,7 @@ def _entry(run_id: str, row: Found) -> Entry:
 def _hold(row: Found) -> HoldFound:
     run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
     suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
+    votes, escalates_at = row[19:21]
     return HoldFound(
         row=HoldRow(
             run_id=run_id,
@@ -277,12 +279,14 @@ def _hold(row: Found) -> HoldFound:
             deadline=deadline,
             who=_who(who),
             decision=decision,
+            votes=votes,
+            escalates_at=escalates_at,
         ),
         project=project,
         agent=agent,
-        opened=_entry(run_id, row[19:26]),
-        revision=None if row[33] is None else _entry(run_id, row[33:40]),
-        args=_entry(run_id, row[26:33]),
+        opened=_entry(run_id, row[21:28]),
+        revision=None if row[35] is None else _entry(run_id, row[35:42]),
+        args=_entry(run_id, row[28:35]),
         key=hold_key(opened, n),
     )
 

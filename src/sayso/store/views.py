@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -13,12 +13,12 @@ from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value
 from sayso.domain.hint import Schema
-from sayso.domain.hold import Ask, Decision, External, InDoubt, hold_id, request_id
+from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
-from sayso.domain.policy import Require
 from sayso.domain.question import Question
 from sayso.domain.rendering import By, Rendering, render
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
@@ -59,12 +59,27 @@ class HoldView(Value, frozen=True, kw_only=True):
     """For a call in doubt: what is known about it."""
     decision: Decision | None = None
     votes: tuple[Decision, ...] = ()
+    """What was said so far, where it takes several persons."""
+    quorum: int = 1
+    reject_quorum: int = 1
+    not_requester: bool = False
+    """It is for others than who asked for the call."""
+    escalates_at: datetime | None = None
+    """When others are asked as well."""
+    start_by: timedelta | None = None
+    """How long a yes is good for."""
     ask: Ask | None = None
     """What is asked, in full: a question with its options, a provider and its scopes."""
     together: bool = False
     """It is decided with all others of its request, or not at all."""
     lineage: tuple[str, ...] = ()
     """The runs above the one that asks, the root first."""
+
+    @property
+    def missing(self) -> int:
+        """How many more persons must say yes."""
+        said = {vote.by.id for vote in self.votes if isinstance(vote.verdict, Approved)}
+        return 0 if self.status != "open" else max(self.quorum - len(said), 1)
 
     @property
     def question(self) -> Question | None:
@@ -214,6 +229,12 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         duplicate_of=_call(row.run_id, repeats) if repeats else None,
         doubt=doubt,
         decision=None if row.decision is None else codec.decode_decision(row.decision),
+        votes=() if row.votes is None else codec.decode_votes(row.votes),
+        quorum=ruling.quorum,
+        reject_quorum=ruling.reject_quorum,
+        not_requester=ruling.not_requester,
+        escalates_at=None if row.escalates_at is None else moment(row.escalates_at),
+        start_by=None if ruling.start_by_ms is None else timedelta(milliseconds=ruling.start_by_ms),
         ask=ask,
         together=together,
         lineage=lineage,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sayso.domain.policy import duration_ms
+from sayso.domain.ruling import duration_ms
 
 _START_MS = 1_767_225_600_000
 """The first instant of 2026."""

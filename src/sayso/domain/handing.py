@@ -1,0 +1,72 @@
+"""Handing over what one is asked to somebody else: the verb `reassign`.
+
+Rule 1: nobody hands over more than they have: who is meant by name may name somebody else; who is
+one of many may only name one of the same many.
+Rule 2: nobody is asked in place of several.
+"""
+
+from __future__ import annotations
+
+from sayso.domain import events as e
+from sayso.domain.apply_holds import requesters
+from sayso.domain.entitled import decidable, expiry, recorded_right
+from sayso.domain.hold import Hold, hold_id, name_approvers
+from sayso.domain.people import Authority, Right
+from sayso.domain.ruling import OPERATOR
+from sayso.domain.run import Run
+from sayso.errors import AlreadyDecided, HoldExpired, NotAllowed, WrongVerdict
+
+
+def reassign(
+    run: Run, n: int, *, to: Authority, by: Authority, now: int, note: str = ""
+) -> list[e.Event]:
+    """Let somebody else decide in one's place."""
+    hold, right = _handed(run, n, by, now)
+    name = hold_id(run.id, n)
+    if hold.together:
+        raise WrongVerdict(f"{name!r} is decided with others, and handed over with none")
+    if to.by.kind != "person" or not to.active:
+        raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: no person who may decide")
+    if to.is_one_of(requesters(run, hold)):
+        raise NotAllowed(f"{name!r} cannot be handed over to {to.by}, who asked for it")
+    target = f"user:{to.by.id}"
+    if target in hold.approvers:
+        return []
+    named = right.name.startswith("user:")
+    instead_of = right.name if right.name in hold.approvers else hold.approvers[0]
+    if not named:
+        theirs = to.right(hold.approvers)
+        if theirs is None:
+            asked = name_approvers(hold.approvers)
+            raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: it asks {asked}")
+        if max(hold.quorum, hold.reject_quorum) > 1:
+            raise WrongVerdict(f"{name!r} asks several persons, and is not handed over to one")
+        instead_of = theirs.name
+    event = e.HoldReassigned(
+        hold=n,
+        by=by.by,
+        instead_of=instead_of,
+        to=target,
+        at=now,
+        right=OPERATOR if right.name == OPERATOR else recorded_right(by, right),
+        of=right.of,
+        basis=right.basis,
+        note=note,
+    )
+    return [event]
+
+
+def _handed(run: Run, n: int, by: Authority, now: int) -> tuple[Hold, Right]:
+    """Find a hold that somebody may hand over: one who may decide it, or an operator."""
+    hold = run.hold(n)
+    operator = by.right([OPERATOR]) if by.active else None
+    try:
+        return decidable(run, n, by=by, now=now)
+    except NotAllowed:
+        if hold is None or hold.child or operator is None:
+            raise
+    if hold.decision is not None:
+        raise AlreadyDecided(decision=hold.decision)
+    if hold.deadline is not None and now >= hold.deadline:
+        raise HoldExpired(decision=expiry(hold, hold.deadline))
+    return hold, operator
