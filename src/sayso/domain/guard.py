@@ -1,7 +1,8 @@
-"""What must still be true, by the store's own clock, when an append is committed.
+"""What must still be true, by the store's clock and on its shelf, when an append is committed.
 
 Deadlines are compared inside the append, so that neither a late sweeper nor a slow client is a way
-around them.
+around them; so is what a person may do and how often a grant was used, so that neither is taken
+away while somebody is still acting on it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,18 @@ class Since(Value, frozen=True, kw_only=True):
     hold: int = 0
 
 
-Condition = Before | Since
+class ItemAt(Value, frozen=True, kw_only=True):
+    """The item of the run's project with this kind and id is at this rev; 0: there is none.
+
+    No rev is ever given twice, so an item that was dropped and made anew is another one.
+    """
+
+    kind: str
+    id: str
+    rev: int
+
+
+Condition = Before | Since | ItemAt
 
 
 def conditions_of(run: Run, events: Iterable[e.Event]) -> tuple[Condition, ...]:
