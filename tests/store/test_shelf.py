@@ -8,6 +8,7 @@ import apsw
 
 from sayso.errors import StaleItem, StoreDamaged
 from sayso.store import migrate, sqlite_file
+from sayso.store.base import ItemPut
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import refused, write
 
@@ -113,6 +114,19 @@ async def test_what_was_dropped_cannot_be_read_from_the_files(tmp_path):
     await store.beat("worker_1")
     files = [file for file in tmp_path.iterdir() if file.is_file()]
     assert tmp_path / "sayso.db-wal" in files
+    assert [file for file in files if b"4111-1111" in file.read_bytes()] == []
+    await store.close()
+
+
+async def test_what_an_append_dropped_cannot_be_read_from_the_files(tmp_path):
+    store = await SqliteStore.open(tmp_path / "sayso.db")
+    item = await store.shelf.put("p", "person", "ann", b"4111-1111" * 50, rev=0)
+
+    drop = ItemPut(kind="person", id="ann", rev=item.rev, data=None)
+    await store.append(write("run_1", items=(drop,)))
+
+    await store.beat("worker_1")
+    files = [file for file in tmp_path.iterdir() if file.is_file()]
     assert [file for file in files if b"4111-1111" in file.read_bytes()] == []
     await store.close()
 

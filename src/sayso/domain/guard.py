@@ -30,7 +30,10 @@ class Since(Value, frozen=True, kw_only=True):
 
 
 class ItemAt(Value, frozen=True, kw_only=True):
-    """The item of this kind and id on the project's shelf has this rev; 0: there is none."""
+    """The item of the run's project with this kind and id is at this rev; 0: there is none.
+
+    No rev is ever given twice, so an item that was dropped and made anew is another one.
+    """
 
     kind: str
     id: str

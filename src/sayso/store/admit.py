@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from typing import Protocol
 
-from sayso.domain.guard import Before, Condition
+from sayso.domain.guard import Before, ItemAt, Since
 from sayso.errors import BadValue, ConditionFailed, StaleRun
 from sayso.store import chain
-from sayso.store.base import PAGE_MAX, Entry, HoldQuery, Write
+from sayso.store.base import PAGE_MAX, Entry, HoldQuery, ItemPut, Write
+from sayso.store.shelf import check_name, check_put, check_rev
 
 HOLD_STATUSES = ("open", "settled", "any")
 
@@ -39,12 +40,47 @@ def check_guard(write: Write, *, seq: int, last: bytes, owner: str) -> None:
         )
 
 
-def check_conditions(conditions: Iterable[Condition], at: int) -> None:
+class RevOf(Protocol):
+    """Gives the rev that an item has right now, or 0."""
+
+    def __call__(self, project: str, kind: str, id: str, /) -> int: ...
+
+
+def check_conditions(write: Write, at: int, rev_of: RevOf) -> None:
     """Raise `ConditionFailed` unless every condition holds at this store time."""
-    for condition in conditions:
-        holds = at < condition.at if isinstance(condition, Before) else at >= condition.at
+    for condition in write.only_if:
+        match condition:
+            case ItemAt(kind=kind, id=id, rev=rev):
+                check_name(write.project, kind, id)
+                check_rev(rev, least=0)
+                _check_item(condition, rev_of(write.project, kind, id))
+                continue
+            case Before():
+                holds = at < condition.at
+            case Since():
+                holds = at >= condition.at
         if not holds:
             raise ConditionFailed(f"it is {at}, which {condition} forbids", condition=condition)
+
+
+def check_item(write: Write, item: ItemPut, rev_of: RevOf) -> None:
+    """Raise `ConditionFailed` unless an item that a write puts or drops has the rev it names."""
+    if item.data is None:
+        check_name(write.project, item.kind, item.id)
+        check_rev(item.rev, least=1)
+    else:
+        check_put(write.project, item.kind, item.id, item.data, item.rev)
+    expected = ItemAt(kind=item.kind, id=item.id, rev=item.rev)
+    _check_item(expected, rev_of(write.project, item.kind, item.id))
+
+
+def _check_item(expected: ItemAt, found: int) -> None:
+    if found != expected.rev:
+        there = f"at rev {found}" if found else "not there"
+        raise ConditionFailed(
+            f"{expected.kind} {expected.id!r} is {there}, which {expected} forbids",
+            condition=expected,
+        )
 
 
 def make_entries(write: Write, *, prev: bytes, at: int, position: int) -> list[Entry]:

@@ -133,6 +133,17 @@ class KeyRow(_Row, frozen=True, kw_only=True):
     """The first entry that was appended with it."""
 
 
+class ItemPut(_Row, frozen=True, kw_only=True):
+    """An item of the write's project to put on the shelf, or to drop, by the same commit."""
+
+    kind: str
+    id: str
+    rev: int
+    """The rev of the item that it takes the place of; 0: there must be none."""
+    data: bytes | None
+    """What it holds from now on; None: it is dropped, and what it held is erased."""
+
+
 class Write(_Row, frozen=True, kw_only=True):
     """One guarded write to one run."""
 
@@ -160,6 +171,11 @@ class Write(_Row, frozen=True, kw_only=True):
     """Who must own the run right now (empty: nobody), or the write is stale; None: whoever."""
     key: Key | None = None
     only_if: tuple[Condition, ...] = ()
+    """What must hold at the time of the commit. Items are those of `project`, as the writes before
+    this one of the same append have left them.
+    """
+    items: tuple[ItemPut, ...] = ()
+    """Items to put in their turn, after the conditions have been looked at."""
     redacts: tuple[int, ...] = ()
     """Entries of this run whose salt and payload are erased by the same commit."""
 
@@ -261,11 +277,13 @@ class Store(Protocol):
         The hand-over happens in the call itself: of two calls from one thread, the first is
         committed first, and the second may build on it without waiting. `StaleRun` if any run is
         not where its write expects it, `ConditionFailed` if a condition does not hold at the time
-        of the commit, `KeyReused` if a key exists (whatever its digest), `ThreadBusy` if another
-        unfinished run has the thread; nothing is written then, and other appends go on unharmed.
-        `CommitUnknown` if the store cannot tell whether it is written. Otherwise committed:
-        entries get consecutive numbers, positions in commit order, store time and their hash.
-        Once handed over, an append is carried out even if nobody awaits its answer any more.
+        of the commit, or an item to put is not at its rev (its `condition` is then the `ItemAt`
+        that was expected), `KeyReused` if a key exists (whatever its digest), `ThreadBusy` if
+        another unfinished run has the thread, `BadValue` if the shelf could not keep an item or
+        cannot have one that a condition names; nothing is written then, and other appends go on
+        unharmed. `CommitUnknown` if the store cannot tell whether it is written. Otherwise
+        committed: entries get consecutive numbers, positions in commit order, store time and their
+        hash. Once handed over, an append is carried out even if nobody awaits its answer any more.
         """
         ...
 

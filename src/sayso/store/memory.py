@@ -18,6 +18,7 @@ from sayso.store.admit import (
     check_conditions,
     check_guard,
     check_hold_query,
+    check_item,
     check_shape,
     hold_key,
     make_entries,
@@ -32,6 +33,7 @@ from sayso.store.base import (
     HoldFound,
     HoldQuery,
     HoldRow,
+    ItemPut,
     KeyRow,
     Lost,
     RunQuery,
@@ -40,6 +42,7 @@ from sayso.store.base import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.shelf import Item
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -105,7 +108,7 @@ class MemoryStore:
                 answer.set_result(appended)
 
     def _carry_out(self, writes: tuple[Write, ...]) -> Appended:
-        kept = _Draft(self._kept)
+        kept = _Draft(self._kept, self.shelf)
         at = max([self.now(), *(kept.last_at(write.run) for write in writes)])
         for write in writes:
             kept.write(write, at)
@@ -250,14 +253,16 @@ class MemoryStore:
 class _Draft:
     """One append in the making: kept as a whole, or dropped."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, kept: _Kept, shelf: MemoryShelf) -> None:
         self._kept = kept
+        self._shelf = shelf
         self._runs: dict[str, RunRow] = {}
         self._journals: dict[str, tuple[Entry, ...]] = {}
         self._holds: dict[tuple[str, int], HoldRow] = {}
         self._keys: dict[tuple[str, str], KeyRow] = {}
         self._busy: dict[tuple[str, str], str] = {}
         self._log: list[tuple[str, int]] = []
+        self._items: dict[tuple[str, str, str], Item | None] = {}
 
     def last_at(self, run_id: str) -> int:
         journal = self._kept.journals.get(run_id)
@@ -271,7 +276,7 @@ class _Draft:
             last=row.last if row else b"",
             owner=row.owner if row else "",
         )
-        check_conditions(write.only_if, at)
+        check_conditions(write, at, self._rev)
         self._take_key(write)
         self._take_thread(write)
         journal = self._journals.get(write.run) or self._kept.journals.get(write.run, ())
@@ -301,6 +306,26 @@ class _Draft:
             if not 0 < hold.entry <= len(journal):
                 raise StoreError(f"hold {hold.n} of {write.run!r} names an entry that is not there")
             self._holds[write.run, hold.n] = hold
+        for item in write.items:
+            self._put_item(write, item)
+
+    def _put_item(self, write: Write, item: ItemPut) -> None:
+        check_item(write, item, self._rev)
+        project, kind, name = write.project, item.kind, item.id
+        self._items[project, kind, name] = (
+            item.data
+            if item.data is None
+            else Item(
+                project=project, kind=kind, id=name, rev=self._shelf.next_rev(), data=item.data
+            )
+        )
+
+    def _rev(self, project: str, kind: str, id: str) -> int:
+        """Give the rev of an item as this append has left it until here."""
+        if (project, kind, id) not in self._items:
+            return self._shelf.rev(project, kind, id)
+        item = self._items[project, kind, id]
+        return 0 if item is None else item.rev
 
     def _take_key(self, write: Write) -> None:
         if write.key is None:
@@ -330,6 +355,7 @@ class _Draft:
         self._kept.keys.update(self._keys)
         self._kept.busy.update(self._busy)
         self._kept.log += self._log
+        self._shelf.keep(self._items)
 
 
 def _redact(journal: tuple[Entry, ...], seqs: Sequence[int]) -> tuple[Entry, ...]:

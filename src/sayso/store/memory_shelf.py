@@ -24,9 +24,8 @@ class MemoryShelf:
     async def put(self, project: str, kind: str, id: str, data: bytes, *, rev: int) -> Item:
         check_put(project, kind, id, data, rev)
         self._check()
-        check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
-        self._last_rev += 1
-        item = Item(project=project, kind=kind, id=id, rev=self._last_rev, data=data)
+        check_stale(kind, id, found=self.rev(project, kind, id), expected=rev)
+        item = Item(project=project, kind=kind, id=id, rev=self.next_rev(), data=data)
         self._items[project, kind, id] = item
         return item
 
@@ -48,9 +47,23 @@ class MemoryShelf:
             check_rev(rev, least=1)
         self._check()
         if rev is not None:
-            check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
+            check_stale(kind, id, found=self.rev(project, kind, id), expected=rev)
         self._items.pop((project, kind, id), None)
 
-    def _rev(self, project: str, kind: str, id: str) -> int:
+    def rev(self, project: str, kind: str, id: str) -> int:
+        """Give an item's rev, or 0."""
         found = self._items.get((project, kind, id))
         return 0 if found is None else found.rev
+
+    def next_rev(self) -> int:
+        """Give a rev that no item has ever had."""
+        self._last_rev += 1
+        return self._last_rev
+
+    def keep(self, items: dict[tuple[str, str, str], Item | None]) -> None:
+        """Take what an append puts, None for what it drops; it has looked at the revs."""
+        for name, item in items.items():
+            if item is None:
+                self._items.pop(name, None)
+            else:
+                self._items[name] = item

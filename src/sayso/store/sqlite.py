@@ -135,7 +135,9 @@ class SqliteStore:
     def append(self, *writes: Write) -> asyncio.Future[Appended]:
         check_shape(writes)
         moves = tuple(write.run for write in writes)
-        erases = any(write.redacts for write in writes)
+        erases = any(
+            write.redacts or any(item.data is None for item in write.items) for write in writes
+        )
         return self._submit(lambda pen: pen.append(writes), moves=moves, erases=erases)
 
     async def load(self, run_id: str) -> RunRow | None:

@@ -15,8 +15,8 @@ import msgspec
 
 from sayso.errors import KeyReused, StoreError, ThreadBusy
 from sayso.store import chain
-from sayso.store.admit import check_conditions, check_guard, make_entries
-from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, Key, KeyRow, Write
+from sayso.store.admit import check_conditions, check_guard, check_item, make_entries
+from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, KeyRow, Write
 from sayso.store.clock import Clock
 from sayso.store.sqlite_shelf import ShelfPen
 
@@ -149,7 +149,7 @@ class Pen:
 
     def _write(self, write: Write, head: _Head, at: int) -> None:
         check_guard(write, seq=head.seq, last=head.last, owner=head.owner)
-        check_conditions(write.only_if, at)
+        check_conditions(write, at, self.shelf.rev)
         if write.key is not None:
             self._check_key(write.key)
         made = make_entries(write, prev=head.hash, at=at, position=self.position + 1)
@@ -164,6 +164,15 @@ class Pen:
             self._put_hold(write, run, hold, made)
         for seq in write.redacts:
             self._redact(run, seq)
+        for item in write.items:
+            self._put_item(write, item)
+
+    def _put_item(self, write: Write, item: ItemPut) -> None:
+        check_item(write, item, self.shelf.rev)
+        if item.data is None:
+            self.shelf.drop(write.project, item.kind, item.id, None)
+        else:
+            self.shelf.keep(write.project, item.kind, item.id, item.data)
 
     def _check_key(self, key: Key) -> None:
         found = self._conn.execute(_KEY, (key.project, key.key)).fetchall()

@@ -45,17 +45,22 @@ class ShelfPen:
         self._conn = conn
 
     def put(self, project: str, kind: str, id: str, data: bytes, rev: int) -> Item:
-        check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
+        check_stale(kind, id, found=self.rev(project, kind, id), expected=rev)
+        return self.keep(project, kind, id, data)
+
+    def drop(self, project: str, kind: str, id: str, rev: int | None) -> None:
+        if rev is not None:
+            check_stale(kind, id, found=self.rev(project, kind, id), expected=rev)
+        self._conn.execute(_DROP, (project, kind, id))
+
+    def keep(self, project: str, kind: str, id: str, data: bytes) -> Item:
+        """Put an item in place of whichever there is; the caller has looked at that."""
         new = cast("int", self._conn.execute(_NEXT_REV).fetchall()[0][0])
         self._conn.execute(_PUT, (project, kind, id, new, data))
         return Item(project=project, kind=kind, id=id, rev=new, data=data)
 
-    def drop(self, project: str, kind: str, id: str, rev: int | None) -> None:
-        if rev is not None:
-            check_stale(kind, id, found=self._rev(project, kind, id), expected=rev)
-        self._conn.execute(_DROP, (project, kind, id))
-
-    def _rev(self, project: str, kind: str, id: str) -> int:
+    def rev(self, project: str, kind: str, id: str) -> int:
+        """Give an item's rev, or 0."""
         found = self._conn.execute(_REV, (project, kind, id)).fetchall()
         return cast("int", found[0][0]) if found else 0
 

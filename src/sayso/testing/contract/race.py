@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from sayso.domain.guard import Before, Since
+from sayso.domain.guard import Before, ItemAt, Since
 from sayso.errors import ConditionFailed, KeyReused, SaysoError, StaleRun, ThreadBusy
 from sayso.store import chain
 from sayso.store.base import Appended, Key, Store, Write
@@ -33,6 +33,7 @@ class Model:
             if seqs.get(one.run, 0) != one.after:
                 return StaleRun
             for condition in one.only_if:
+                assert not isinstance(condition, ItemAt), "no items in this race"
                 if (now < condition.at) is not isinstance(condition, Before):
                     return ConditionFailed
             if one.key is not None and one.key.key in keys:
