@@ -12,7 +12,7 @@ from sayso.agents.single import REF, describe_call
 from sayso.agents.tools import check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
-from sayso.domain.hold import Verdict, may_decide, named_as
+from sayso.domain.hold import Verdict, may_decide
 from sayso.domain.message import Message
 from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
@@ -138,8 +138,26 @@ class Sayso(Wired):
         request = Decide(verdict=verdict, by=read_person(by), digest=digest, key=key)
         return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
 
+    async def reassign(
+        self,
+        hold: str | HoldView,
+        *,
+        to: str | Principal,
+        by: str | Principal,
+        note: str = "",
+    ) -> HoldView:
+        """Hand over what one is asked to somebody else. Who is meant by name may name anybody; who
+        is one of many, or an operator, only one of the same many.
+        """
+        found = await self._open_desk.reassign(
+            read_hold(hold), to=read_person(to), by=read_person(by), note=note
+        )
+        return hold_view(found)
+
     async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
-        """Take back one's own decision before it is effective."""
+        """Take back one's own decision before it is effective, or one's own vote before the hold is
+        settled.
+        """
         name = read_hold(hold)
         return hold_view(await self._open_desk.undo(name, by=read_person(by)))
 
@@ -158,11 +176,14 @@ class Sayso(Wired):
         project: str | None = None,
     ) -> Page:
         """List holds, oldest first; with `by`, those that this person may decide."""
-        who = None if by is None else read_person(by)
+        where = project or self._project
+        who = None
+        if by is not None:
+            who = await self._open_parts.records.authority(where, read_person(by))
         query = HoldQuery(
-            project=project or self._project,
+            project=where,
             status=status,
-            who=None if who is None else named_as(who),
+            who=None if who is None else who.names,
             limit=limit,
             after=after,
         )

@@ -7,6 +7,7 @@
     |   |   +-- UnknownHold
     |   |   +-- UnknownAgent
     |   |   +-- UnknownTool
+    |   |   +-- UnknownPerson
     |   +-- AlreadyDecided      the first decision stands; it is attached
     |   |   +-- HoldExpired     nobody decided in time; late is late
     |   +-- NotAllowed          this person may not do this
@@ -18,6 +19,7 @@
     |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
+    |   +-- IdentityTaken       the identity is somebody else's
     |   +-- TooManyCommands     the run has as many open commands as it may have
     |   +-- RunFinished         nothing can be done with a finished run
     |   +-- RunWaiting          a message to a run that waits for a person
@@ -105,6 +107,10 @@ class UnknownTool(Unknown):
     """No such tool."""
 
 
+class UnknownPerson(Unknown):
+    """No such person."""
+
+
 class AlreadyDecided(Refused):
     """The hold is decided already; the first decision stands."""
 
@@ -149,6 +155,10 @@ class BadMove(Refused):
 
 class KeyReused(Refused):
     """This idempotency key was used for another request."""
+
+
+class IdentityTaken(Refused):
+    """The identity is somebody else's."""
 
 
 class RunExists(Refused):

@@ -24,6 +24,7 @@ from sayso.engine.gate import Gate
 from sayso.engine.hot import HotBodies
 from sayso.engine.ledger import Ledger
 from sayso.engine.parts import Bounds, Parts
+from sayso.engine.people import People
 from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.vault import Vault
@@ -174,11 +175,13 @@ class Wired:
             feed=Feed(store),
             bounds=self._bounds,
             deps=self._deps,
+            records=People(store, self._project),
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
             vault=Vault(partial(load_keys, store)),
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
+        self._gate.records = parts.records
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
@@ -195,6 +198,11 @@ class Wired:
     def store(self) -> Store:
         """The open store."""
         return self._open_parts.store
+
+    @property
+    def people(self) -> People:
+        """Who is who: people with their roles, identities and stand-ins."""
+        return self._open_parts.records
 
     @property
     def _open_parts(self) -> Parts:

@@ -29,7 +29,7 @@ from sayso.domain.hold import (
     request_id,
 )
 from sayso.domain.lifecycle import apply_all
-from sayso.domain.people import Authority, unrecorded
+from sayso.domain.people import Authority, Basis, unrecorded
 from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import says_yes
 from sayso.domain.value import CLOCK, Principal
@@ -85,6 +85,7 @@ def settle(
     note: str = "",
     whole: bool = False,
     alone: bool = True,
+    basis: tuple[Basis, ...] = (),
 ) -> list[e.Event]:
     """Settle a hold, or vote on one that takes several persons. The first decision stands; a later
     one raises `AlreadyDecided`.
@@ -92,7 +93,8 @@ def settle(
     `whole`: all of its suspension is being decided, as some holds demand. Not `alone`: others are
     decided at once, and what comes of it is left to `follow`. With `undo_ms` it counts
     only after that time, but from the hold's deadline on at the latest: taken back later it would
-    leave a hold that nobody may decide any more.
+    leave a hold that nobody may decide any more. `basis`: the records by which the votes before it
+    still count.
     """
     who = by if isinstance(by, Authority) else unrecorded(by)
     hold, right = decidable(run, n, by=who, now=now)
@@ -131,6 +133,7 @@ def settle(
     if missing(hold, decision):
         vote = replace(decision, effective_at=now)
         return [e.VoteCast(hold=n, version=hold.version, decision=vote)]
+    decision = replace(decision, basis=tuple(dict.fromkeys((*right.basis, *basis))))
     return _settled(run, hold, decision) if alone else [_settling(hold, decision)]
 
 

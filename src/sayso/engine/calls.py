@@ -57,7 +57,12 @@ async def propose_starts(
         (
             row,
             await parts.gate.recheck(
-                run, row, transcript, tools=_tools_of(driver, scene, row), checks=checks
+                run,
+                row,
+                transcript,
+                tools=_tools_of(driver, scene, row),
+                checks=checks,
+                now=parts.store.now(),
             ),
         )
         for row in able
@@ -79,7 +84,7 @@ async def propose_starts(
                 ruling = parts.bound(run, row.ref, check.request.ruling)
                 requests.append(msgspec.structs.replace(check.request, ruling=ruling))
             else:
-                start = start_of(driver, row, worker=worker, tick=tick)
+                start = start_of(driver, row, worker=worker, tick=tick, basis=check.basis)
                 draft.add(*verbs.start_calls(draft.run, [start]))
         draft.add(*verbs.open_holds(draft.run, requests, now=now))
         for request in requests:

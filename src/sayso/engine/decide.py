@@ -15,7 +15,9 @@ import msgspec
 
 from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.digest import call_digest, decode_value, suspension_digest
+from sayso.domain.digest import decode_value, suspension_digest
+from sayso.domain.entitled import entitled
+from sayso.domain.handing import reassign
 from sayso.domain.hold import (
     SIGN_INS,
     VERDICT_WORDS,
@@ -30,17 +32,26 @@ from sayso.domain.hold import (
     may_decide,
     name_approvers,
     read_id,
-    resolve_approvers,
 )
 from sayso.domain.lifecycle import apply_all
+from sayso.domain.people import Authority
 from sayso.domain.question import Question
-from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import Run
+from sayso.domain.settling import Draft
 from sayso.domain.value import Principal
+from sayso.engine.edit import Edit, read_edit
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
+from sayso.engine.voters import (
+    Standing,
+    escalate,
+    lapse,
+    records_moved,
+    standing_of,
+    while_records_move,
+)
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
@@ -88,12 +99,6 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.verdict, Approved) and self.verdict.args is not None
 
 
-class _Edit(msgspec.Struct, frozen=True, kw_only=True):
-    args: bytes
-    digest: str
-    ruling: Require
-
-
 class Decider:
     """Settles holds."""
 
@@ -113,6 +118,35 @@ class Decider:
             raise UnknownHold(f"there is no hold {hold!r}") from None
         settled = [event for event in events if isinstance(event, e.HoldSettled)]
         return settled[0].decision if settled else None
+
+    async def reassign(
+        self, hold: str, *, to: Principal, by: Principal, note: str = ""
+    ) -> HoldFound:
+        """Let somebody else decide in one's place."""
+        check_text(note, "the note", REASON_MAX)
+        run_id, n = _place("hold", hold)
+        project = (await self._found(run_id, n)).project
+
+        async def attempt() -> None:
+            who = await self._parts.records.authority(project, by)
+            target = await self._parts.records.authority(project, to)
+            now = self._parts.store.now()
+
+            def verb(run: Run) -> list[e.Event]:
+                draft = Draft(run)
+                draft.add(*escalate(run, n, now))
+                if run.hold(n) is None:
+                    raise UnknownHold(f"there is no open hold {hold!r}")
+                draft.add(*reassign(draft.run, n, to=target, by=who, now=now, note=note))
+                return draft.events
+
+            try:
+                await self._parts.ledger.write(run_id, verb)
+            except UnknownHold:
+                raise what_stands(await self._found(run_id, n), who) from None
+
+        await while_records_move(attempt)
+        return await self._found(run_id, n)
 
     async def resume(self, name: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
@@ -139,9 +173,10 @@ class Decider:
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""
         run_id, n = _place("hold", hold)
-        await self._found(run_id, n)
+        project = (await self._found(run_id, n)).project
+        who = await self._parts.records.acting(project, by)
         now = self._parts.store.now()
-        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=by, now=now))
+        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=who, now=now))
         return await self._found(run_id, n)
 
     async def _settle(
@@ -155,43 +190,56 @@ class Decider:
     ) -> Sequence[e.Event]:
         verdicts = await self._read_answers(run_id, ns, request)
         key = await self._key(run_id, request, scope, verdicts)
-        if key is not None and await is_retry(self._parts.store, key):
-            await self._check_stands(run_id, ns, request)
-            return ()
-        edit = await self._edit(run_id, ns, request)
 
-        def verb(run: Run) -> list[e.Event]:
-            before, found = run, list[e.Event]()
-            for n in ns:
-                shown = request.digest if digests is None else digests[n]
-                settling.check_shown(run, n, shown)
-                events = self._events(run, n, request, verdicts[n], edit, alone=len(ns) == 1)
-                run = apply_all(run, events)
-                found += events
-            return found if len(ns) == 1 else found + settling.follow(before, run, found)
-
-        try:
-            written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
-        except (Refused, ConditionFailed) as error:
-            # An impatient client may have sent the same request twice, and this is the second.
+        async def attempt() -> Sequence[e.Event]:
+            standing = await standing_of(self._parts, run_id, ns, request.by)
+            who = standing.who
             if key is not None and await is_retry(self._parts.store, key):
-                await self._check_stands(run_id, ns, request)
+                await self._check_stands(run_id, ns, request, who)
                 return ()
-            if not isinstance(error, UnknownHold | ConditionFailed | HoldExpired):
-                raise
-            # Decided, withdrawn or out of time: say what stands instead.
-            await self._expire(run_id)
-            raise await self._why_not(run_id, ns, request.by) from None
-        return written.events
+            edit = await read_edit(self._parts, run_id, ns, request.verdict)
 
-    async def _check_stands(self, run_id: str, ns: Sequence[int], request: Decide) -> None:
+            def verb(run: Run) -> list[e.Event]:
+                before, found = run, list[e.Event]()
+                for n in ns:
+                    shown = request.digest if digests is None else digests[n]
+                    settling.check_shown(run, n, shown)
+                    one = _One(n=n, verdict=verdicts[n], edit=edit, alone=len(ns) == 1)
+                    events = self._events(run, one, request, standing)
+                    run = apply_all(run, events)
+                    found += events
+                return found if len(ns) == 1 else found + settling.follow(before, run, found)
+
+            try:
+                written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+            except (Refused, ConditionFailed) as error:
+                # An impatient client may have sent the same request twice, and this is the second.
+                if key is not None and await is_retry(self._parts.store, key):
+                    await self._check_stands(run_id, ns, request, who)
+                    return ()
+                if records_moved(error) or not isinstance(
+                    error, UnknownHold | ConditionFailed | HoldExpired
+                ):
+                    raise
+                # Decided, withdrawn or out of time: say what stands instead.
+                await self._expire(run_id)
+                raise await self._why_not(run_id, ns, who) from None
+            return written.events
+
+        return await while_records_move(attempt)
+
+    async def _check_stands(
+        self, run_id: str, ns: Sequence[int], request: Decide, who: Authority
+    ) -> None:
         """Refuse to take a request for a retry whose decision was taken back: nothing would be
         decided, and whoever asks would not know.
         """
         for n in ns:
             row = (await self._found(run_id, n)).row
-            # One that edits it into something that others must decide leaves it open as well.
-            if row.status == "open" and may_decide(row.who, request.by, row.kind):
+            # One that edits it into something that others must decide leaves it open as well, and
+            # so does a vote.
+            voted = row.votes and any(vote.by == who.by for vote in codec.decode_votes(row.votes))
+            if row.status == "open" and may_decide(row.who, who, row.kind) and not voted:
                 raise KeyReused(
                     f"what was decided with the key {request.key!r} was taken back, and "
                     f"{hold_id(run_id, n)!r} is open: decide it with another key"
@@ -240,86 +288,51 @@ class Decider:
             verdict,
         )
 
-    def _events(
-        self,
-        run: Run,
-        n: int,
-        request: Decide,
-        verdict: Verdict,
-        edit: _Edit | None,
-        *,
-        alone: bool,
-    ) -> list[e.Event]:
+    def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()
-        found: list[e.Event] = []
+        n, verdict, edit, who = one.n, one.verdict, one.edit, standing.who
+        draft = Draft(run)
+        draft.add(*escalate(run, n, now))
+        draft.add(*lapse(run, n, standing.lapsed.get(n, ()), now))
         if edit is not None:
-            found = verbs.revise(
-                run,
+            revised = verbs.revise(
+                draft.run,
                 n,
                 args=edit.args,
                 digest=edit.digest,
                 ruling=edit.ruling,
-                by=request.by,
+                by=who,
                 now=now,
+                policy_version=edit.policy_version,
             )
-            run = apply_all(run, found)
+            draft.add(*revised)
             verdict = Approved()
-            if not may_decide(resolve_approvers(edit.ruling, run.by), request.by):
-                return found  # Edited into something that somebody else must decide.
-        found += settling.settle(
-            run,
-            n,
-            verdict,
-            by=request.by,
-            now=now,
-            undo_ms=request.undo_ms,
-            channel=request.channel,
-            key=request.key or "",
-            note=request.note,
-            whole=request.whole,
-            alone=alone,
+            hold = draft.run.hold(n)
+            try:
+                assert hold is not None, "it was just revised"
+                entitled(draft.run, hold, who)
+            except NotAllowed:
+                return draft.events  # Edited into something that somebody else must decide.
+        open_now = draft.run
+        draft.add(
+            *settling.settle(
+                draft.run,
+                n,
+                verdict,
+                by=who,
+                now=now,
+                undo_ms=request.undo_ms,
+                channel=request.channel,
+                key=request.key or "",
+                note=request.note,
+                whole=request.whole,
+                alone=one.alone,
+                basis=standing.basis.get(n, ()),
+            )
         )
         if not request.signed_in:
-            _check_sign_in(run, n, verdict)
-        return found
-
-    async def _edit(self, run_id: str, ns: Sequence[int], request: Decide) -> _Edit | None:
-        """Validate edited arguments, and rule on them as on any others."""
-        if not isinstance(request.verdict, Approved) or request.verdict.args is None:
-            return None
-        run = await self._parts.ledger.load(run_id)
-        if len(ns) != 1:
-            raise WrongVerdict("arguments can be edited for one hold at a time")
-        hold = run.hold(ns[0])
-        row = hold and run.call(hold.call)
-        if hold is None or row is None:
-            return None  # It is not open, as will be said.
-        driver = self._parts.drivers.get(run.agent)
-        tool = driver.tools.get(row.tool) if driver else None
-        if driver is None or tool is None:
-            missing = f"agent {run.agent!r}" if driver is None else f"tool {row.tool!r}"
-            raise WrongVerdict(
-                f"the {missing} is not known in this process, so edited arguments cannot be "
-                "checked: give this Sayso the same agents=[...], also with work=False, or decide "
-                "with approve() or reject('why')"
-            )
-        args = tool.freeze(bytes(request.verdict.args))
-        ruling = await self._parts.gate.rule(run, tool, args, self._parts.checks(run))
-        if isinstance(ruling, Forbid):
-            raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
-        # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
-        shown = (await self._parts.ledger.transcript(run_id)).tool_versions[row.ref]
-        digest = call_digest(
-            project=run.project,
-            run=run.id,
-            version=hold.version + 1,
-            tool=tool.name,
-            tool_version=shown,
-            args=args,
-        )
-        if not isinstance(ruling, Require):
-            ruling = Require(risk=tool.risk)
-        return _Edit(args=args, digest=digest, ruling=self._parts.bound(run, row.ref, ruling))
+            _check_sign_in(open_now, n, verdict)
+        return draft.events
 
     async def _expire(self, run_id: str) -> None:
         def verb(run: Run) -> list[e.Event]:
@@ -330,7 +343,7 @@ class Decider:
         except ConditionFailed:
             return  # Not due by the store's clock after all.
 
-    async def _why_not(self, run_id: str, ns: Sequence[int], by: Principal) -> Exception:
+    async def _why_not(self, run_id: str, ns: Sequence[int], by: Authority) -> Exception:
         for n in ns:
             found = await self._found(run_id, n)
             if found.row.status != "open":
@@ -344,12 +357,13 @@ class Decider:
         return found
 
 
-def what_stands(found: HoldFound, by: Principal) -> Exception:
+def what_stands(found: HoldFound, by: Principal | Authority) -> Exception:
     """Say why a hold that is not open cannot be decided."""
     row = found.row
     name = hold_id(row.run_id, row.n)
     if not may_decide(row.who, by, row.kind):
-        return NotAllowed(f"{by} may not decide {name!r}: it asks {name_approvers(row.who)}")
+        who = by.by if isinstance(by, Authority) else by
+        return NotAllowed(f"{who} may not decide {name!r}: it asks {name_approvers(row.who)}")
     assert row.decision is not None, "a hold that is not open has a decision"
     decision = codec.decode_decision(row.decision)
     if isinstance(decision.verdict, Expired):
@@ -357,6 +371,15 @@ def what_stands(found: HoldFound, by: Principal) -> Exception:
     when = datetime.fromtimestamp(decision.at / 1000, UTC).isoformat(timespec="seconds")
     said = f"{name!r} is decided already: {decision.word} by {decision.by} at {when}"
     return AlreadyDecided(said, decision=decision)
+
+
+class _One(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the holds that are decided at once."""
+
+    n: int
+    verdict: Verdict
+    edit: Edit | None
+    alone: bool
 
 
 def _check_sign_in(run: Run, n: int, verdict: Verdict) -> None:

@@ -111,12 +111,15 @@ class Desk:
         self, request: Start, driver: Driver, metadata: bytes | None, key: Key | None
     ) -> str:
         now = self._parts.store.now()
+        who = await self._parts.records.authority(request.project, request.by)
+        if not who.active:
+            raise NotAllowed(f"{who.by} may not start anything: they are no longer active")
         previous = await self._previous(request.project, request.thread, request.by)
         event = e.RunStarted(
             run=new_id("run", now) if request.id is None else check_run_id(request.id),
             project=request.project,
             agent=request.agent,
-            by=request.by,
+            by=who.by,
             input=request.input,
             at=now,
             agent_version=driver.version,
@@ -135,7 +138,7 @@ class Desk:
         """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
         check_text(text, "the message", INPUT_MAX)
         run = await self._parts.ledger.load(run_id)
-        self._own(run, by)
+        by = await self._parts.records.owning(run, by)
         if status_of(run) in FINAL:
             thread = run.thread or run.id
             return await self.start(
@@ -155,7 +158,7 @@ class Desk:
         """End a run. What has started is waited for. Cancelling twice is fine."""
         check_text(reason, "the reason", REASON_MAX)
         run = await self._parts.ledger.load(run_id)
-        self._own(run, by)
+        by = await self._parts.records.owning(run, by)
         now = self._parts.store.now()
         await self._parts.ledger.write(
             run_id,
@@ -172,7 +175,9 @@ class Desk:
         """Invoke a command on a run; give its call's ref. What is wrong with it is its outcome."""
         check_text(request.name, "the name of the command", KEY_MAX)
         run = await self._parts.ledger.load(run_id)
-        self._own(run, request.by)
+        request = msgspec.structs.replace(
+            request, by=await self._parts.records.owning(run, request.by)
+        )
         driver = self._parts.drivers.get(run.agent)
         if driver is None:
             raise UnknownAgent(f"the agent {run.agent!r} of {run_id!r} is not known here")
@@ -254,6 +259,12 @@ class Desk:
         """Decide everything that a suspension still asks, all or nothing."""
         return await self._decider.resume(request_id, request)
 
+    async def reassign(
+        self, hold: str, *, to: Principal, by: Principal, note: str = ""
+    ) -> HoldFound:
+        """Let somebody else decide in one's place."""
+        return await self._decider.reassign(hold, to=to, by=by, note=note)
+
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""
         return await self._decider.undo(hold, by=by)
@@ -262,7 +273,7 @@ class Desk:
         """Erase the content of an entry of a finished run."""
         check_text(reason, "the reason", REASON_MAX)
         run = await self._parts.ledger.load(run_id)
-        self._own(run, by)
+        by = await self._parts.records.owning(run, by)
         if not run.final:
             raise RunWaiting(f"{run_id!r} is not finished: nothing of it can be erased yet")
         now = self._parts.store.now()
@@ -284,14 +295,10 @@ class Desk:
             row = await self._parts.store.load(thread)
         if row is None or row.project != project:
             return ""
-        self._own(await self._parts.ledger.read(row), by)
+        await self._parts.records.owning(await self._parts.ledger.read(row), by)
         if row.status not in FINAL:
             raise ThreadBusy(f"the thread's latest run {row.id!r} is {row.status}", run_id=row.id)
         return row.id
-
-    def _own(self, run: Run, by: Principal) -> None:
-        if by != run.by:
-            raise NotAllowed(f"only {run.by} may do this to {run.id!r}")
 
     def _takes(self, agent: str) -> str:
         return "" if self._worker is None else self._worker.takes(agent)

@@ -18,16 +18,19 @@ import msgspec
 from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import ask_digest, call_digest, decode_value
-from sayso.domain.hold import Decision, SignIn, may_decide, resolve_approvers
+from sayso.domain.hold import SignIn
+from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
-from sayso.domain.standing import equal_refusal, says_yes
+from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
-from sayso.domain.value import CLOCK, Value
+from sayso.domain.value import Value
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
+from sayso.engine.people import Records
 from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.engine.still import Still, still_allowed
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, SignInFailed, contained
 
@@ -53,6 +56,8 @@ class Checked(Value, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     broken: str = ""
     """Why the run cannot be trusted any more."""
+    basis: tuple[Basis, ...] = ()
+    """The records by which whoever allowed it still may."""
 
 
 class SignIns(Protocol):
@@ -83,6 +88,8 @@ class Gate:
         self._policy = policy or Policy()
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
+        self.records: Records | None = None
+        """Knows what people may do; set by `app` once the store is open."""
         self._check = check_for_intervention
         self._patience_s = patience_s
 
@@ -204,6 +211,7 @@ class Gate:
         *,
         tools: Mapping[str, Tool],
         checks: Sequence[Intervention] = (),
+        now: int = 0,
     ) -> Checked:
         """Rule again on a call that was let through earlier and is about to start."""
         tool = tools.get(row.tool)
@@ -228,10 +236,12 @@ class Gate:
             ruling = _repeating(tool)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
-        approved = row.state is CallState.APPROVED
-        decision = transcript.decisions.get(row.ref) if approved else None
-        if decision is not None and not upgraded and stands(run, ruling, decision):
-            return await self._start(run, tool, row, args)
+        still = Still(why="its rules were changed")
+        if row.state is CallState.APPROVED:
+            still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
+        if not still.why and not upgraded:
+            checked = await self._start(run, tool, row, args)
+            return msgspec.structs.replace(checked, basis=still.basis)
         if fresh and not upgraded and (repeats or _is_in_order(run, row)):
             if (refused := _refused_before(run, tool, row.digest)) is not None:
                 return Checked(outcome=refused)
@@ -242,7 +252,7 @@ class Gate:
                 duplicate_of=repeats,
             )
             return Checked(request=request)
-        why = "its tool was changed" if upgraded else "its rules were changed"
+        why = "its tool was changed" if upgraded else still.why
         request = HoldRequest(
             ref=row.ref,
             ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
@@ -291,12 +301,19 @@ class Gate:
         title = f"Did {name} happen?"
         if tool is None:
             return Require(approvers=asked, title=title, editable=False)
-        if not asked:
-            flags = [] if tool.approval is None else [tool.approval]
-            with contained("a rule"):
-                ruling = self.policy.on(self._facts(run, tool, args), *flags)
-            asked = ruling.approvers if isinstance(ruling, Require) else ()
-        return Require(approvers=asked, risk=tool.risk, title=title, editable=False)
+        flags = [] if tool.approval is None else [tool.approval]
+        with contained("a rule"):
+            ruling = self.policy.on(self._facts(run, tool, args), *flags)
+        found = ruling if isinstance(ruling, Require) else Require()
+        return Require(
+            approvers=asked or found.approvers,
+            # To run it again is a decision like the first one.
+            quorum=found.quorum,
+            not_requester=found.not_requester,
+            risk=tool.risk,
+            title=title,
+            editable=False,
+        )
 
     async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
         asked = asyncio.ensure_future(_answer(check, facts))
@@ -351,15 +368,6 @@ def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
     the same tool with the same bytes, whatever version of it was shown.
     """
     return transcript.doubted(run).get((tool, args), "")
-
-
-def stands(run: Run, ruling: Require, decision: Decision) -> bool:
-    """Tell whether a yes given earlier still counts under the rules of now."""
-    if not says_yes(decision.verdict):
-        return False
-    if decision.by == CLOCK:
-        return ruling.on_silence == "approve"
-    return may_decide(resolve_approvers(ruling, run.by), decision.by)
 
 
 def _is_in_order(run: Run, row: CallRow) -> bool:

@@ -14,6 +14,7 @@ from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.ledger import Ledger
+from sayso.engine.people import People
 from sayso.engine.ports import Driver, Intervention
 from sayso.engine.vault import Vault
 from sayso.store.base import LEASE_MS, Store
@@ -65,6 +66,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
     deps: Any = None
     hot: HotBodies
+    records: People
     vault: Vault = Vault()
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sayso.domain.call import Call
+from sayso.domain.people import Basis
 from sayso.domain.run import CallRow
 from sayso.domain.verbs import Start
 from sayso.engine.ledger import Verb
@@ -22,7 +23,14 @@ class Proposal:
         """Whether it could not be appended because a command is under way."""
 
 
-def start_of(driver: Driver, call: Call | CallRow, *, worker: str, tick: int) -> Start:
+def start_of(
+    driver: Driver,
+    call: Call | CallRow,
+    *,
+    worker: str,
+    tick: int,
+    basis: tuple[Basis, ...] = (),
+) -> Start:
     """Say how a call is to be started."""
     found = driver.tools[call.tool]
     return Start(
@@ -32,4 +40,5 @@ def start_of(driver: Driver, call: Call | CallRow, *, worker: str, tick: int) ->
         tick=tick,
         timeout_ms=found.timeout_ms,
         tool_version=found.version,
+        basis=basis,
     )
