@@ -12,10 +12,21 @@ from sayso.domain.drawing import render_text
 from sayso.domain.events import Recorded
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.people import Person
 from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.question import Option, Question
 from sayso.domain.rendering import Rendering, render
-from sayso.domain.ruling import Forbid, Proceed, Require, anyone, owner, require, service, user
+from sayso.domain.ruling import (
+    Forbid,
+    Proceed,
+    Require,
+    anyone,
+    owner,
+    require,
+    role,
+    service,
+    user,
+)
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
@@ -62,6 +73,7 @@ __all__ = [
     "Option",
     "Outcome",
     "Page",
+    "Person",
     "Planner",
     "Policy",
     "PolicyFile",
@@ -96,6 +108,7 @@ __all__ = [
     "render",
     "render_text",
     "require",
+    "role",
     "service",
     "spawn",
     "tool",

@@ -102,7 +102,8 @@ class Timeline:
             case None:
                 return "redacted", "what was here has been erased"
             case event:
-                return self._call(event) or self._body(event) or _strand(event) or _run(event)
+                found = self._call(event) or self._body(event) or _vote(event) or _strand(event)
+                return found or _run(event)
 
     def _turn(self, event: e.TurnTaken) -> str:
         self._tools.update({call.ref: call.tool for call in event.calls})
@@ -193,6 +194,21 @@ def short(digest: str) -> str:
     return plain(digest[:_DIGEST_CHARS])
 
 
+def _vote(event: e.AnyEvent) -> tuple[str, str] | None:
+    match event:
+        case e.VoteCast(hold=hold, decision=decision):
+            return "vote", f"hold {hold} {decision.word} {_decided(decision)}"
+        case e.VoteUndone(hold=hold, person=person, why=why):
+            return "vote", f"hold {hold}: {plain(person)}'s counts no more{_because(why)}"
+        case e.HoldEscalated(hold=hold, to=to):
+            return "escalated", f"hold {hold} asks {plain(' or '.join(to))} as well"
+        case e.HoldReassigned(hold=hold, by=by, to=to, instead_of=instead_of, note=note):
+            said = f"hold {hold} by {by} to {to.removeprefix('user:')} instead of {instead_of}"
+            return "handed on", f"{plain(said)}{_because(note)}"
+        case _:
+            return None
+
+
 def _strand(event: e.AnyEvent) -> tuple[str, str] | None:
     match event:
         case e.StrandOpened(strand=strand, parent=parent, text=text):
@@ -239,7 +255,10 @@ def _decided(decision: Decision) -> str:
             why = decision.note
     later = decision.effective_at > decision.at
     effective = f", effective at {clock(decision.effective_at)}" if later else ""
-    how = f"by {plain(decision.by)}, {plain(decision.channel)}, digest {short(decision.digest)}"
+    as_who = f" as {decision.right}" if decision.right else ""
+    for_whom = f" for {decision.of}" if decision.of else ""
+    who = plain(f"{decision.by}{as_who}{for_whom}")
+    how = f"by {who}, {plain(decision.channel)}, digest {short(decision.digest)}"
     return f"{how}{effective}{_because(why)}"
 
 

@@ -224,7 +224,7 @@ def escalate(run: Run, *, now: int) -> list[e.Event]:
     return [
         e.HoldEscalated(hold=hold.n, to=rung.to, at=rung.at)
         for hold in run.holds
-        if hold.decision is None and (hold.deadline is None or now < hold.deadline)
+        if hold.decision is None
         for rung in hold.ladder
         if rung.at <= now
     ]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sayso.domain.digest import encode_value
+from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import (
     Answered,
     Approval,
@@ -15,6 +15,7 @@ from sayso.domain.hold import (
     Decision,
     Delegation,
     Errored,
+    Expired,
     External,
     Rejected,
     Withdrawn,
@@ -23,7 +24,7 @@ from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
-from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed
+from sayso.errors import BadAwait, BadPolicy, BadQuestion, BadValue, NotAnswered, SignInFailed
 
 ASKS_MAX = 128
 """No body asks more at once: each is a hold that somebody has to look at."""
@@ -159,6 +160,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Wait until something outside reports; give what it reports."""
         ask = External(reason=reason, metadata=_raw(metadata))
         ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
+        check_silence(None, ruling)
         (decision,) = await self._durable.put([Wanted(ask=ask, ruling=ruling)])
         return self._value(decision)
 
@@ -207,6 +209,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         else:
             ask = External(reason=reason, metadata=_raw(metadata))
             ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
+            check_silence(None, ruling)
             wanted = Wanted(ask=ask, ruling=ruling)
         self.suspends.append(Suspend(wanted=wanted))
         return self.suspends[-1]
@@ -220,6 +223,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def _value(self, decision: Decision) -> Any:
         if isinstance(decision.verdict, Answered):
             return self._durable.reveal(decision.verdict)
+        if isinstance(decision.verdict, Expired) and decision.verdict.answer is not None:
+            return decode_value(bytes(decision.verdict.answer))
         raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
 
 
@@ -238,7 +243,17 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
 
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
-    return Wanted(ask=made, ruling=require(editable=False, answered=True, **said))
+    ruling = require(editable=False, answered=True, **said)
+    check_silence(made, ruling)
+    return Wanted(ask=made, ruling=ruling)
+
+
+def check_silence(asked: Question | None, ruling: Require) -> None:
+    """Refuse a silence that answers where there is no default to answer with."""
+    if ruling.on_silence != "answer":
+        return
+    if asked is None or asked.default is None or asked.sensitive:
+        raise BadPolicy("on_silence='answer' answers with the default of a question: it has none")
 
 
 def _why(decision: Decision) -> str:

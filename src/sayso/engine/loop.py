@@ -37,7 +37,15 @@ from sayso.engine.parts import Parts
 from sayso.engine.ports import Scene
 from sayso.engine.proposal import Proposal
 from sayso.engine.turn import propose_turn
-from sayso.errors import CannotGoOn, ModelFailed, StoreClosed, StoreError, contained, describe
+from sayso.errors import (
+    CannotGoOn,
+    ConditionFailed,
+    ModelFailed,
+    StoreClosed,
+    StoreError,
+    contained,
+    describe,
+)
 
 log = logging.getLogger("sayso")
 
@@ -210,7 +218,10 @@ class RunLoop:
         except BaseException:
             self._busy.difference_update(row.ref for row in rows)
             raise
-        started = await self._commit(proposal)
+        try:
+            started = await self._commit(proposal)
+        except ConditionFailed:
+            return  # Who allowed it may not any more, or not so late: it is checked once more.
         # The last one needs no task of its own.
         for event in started[:-1]:
             self._spawn(group, partial(self._body, event, proposal, group), ())
