@@ -26,7 +26,7 @@ async def main(path, lease_ms, verb):
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     taken = []
-    while got := await store.outbox.take(limit=2, lease_ms=int(lease_ms)):
+    while len(taken) < 200 and (got := await store.outbox.take(limit=2, lease_ms=int(lease_ms))):
         taken += got
         if verb == "deliver":
             for parcel in got:

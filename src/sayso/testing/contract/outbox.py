@@ -72,7 +72,7 @@ class OutboxContract(StoreCase):
 
             async def take(store: Store) -> list[str]:
                 taken: list[str] = []
-                while got := await _ids(store, limit=3):
+                while len(taken) < 100 and (got := await _ids(store, limit=3)):
                     taken += got
                 return taken
 
