@@ -38,7 +38,7 @@
     |   +-- StaleRun            somebody else appended first; look again
     |   +-- StaleItem           somebody else changed the item first; look again
     |   +-- CommitUnknown       the store did not say whether it committed
-    |   +-- ConditionFailed     a condition of the append no longer held at store time
+    |   +-- ConditionFailed     a condition of the append no longer held at its commit
     |   +-- StoreBusy           another process kept the store for too long
     |   +-- StoreFull
     |   +-- StoreReadOnly
@@ -251,9 +251,10 @@ class CommitUnknown(StoreError):
 
 
 class ConditionFailed(StoreError):
-    """A condition of the write did not hold at store time."""
+    """A condition of the write did not hold when it was to be committed."""
 
     condition: object
+    """Which one."""
 
 
 class StoreBusy(StoreError):

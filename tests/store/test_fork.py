@@ -46,6 +46,10 @@ async def test_every_method_is_refused_in_a_forked_child(tmp_path):
             store.retire("w1"),
             store.claim("w1"),
             store.lost(),
+            store.sight("w1"),
+            store.outbox.take(lease_ms=1),
+            store.outbox.next_due(),
+            store.shelf.get("p", "person", "ann"),
             store.due(),
             store.close(),
         ]

@@ -1,6 +1,7 @@
 """Several real processes on one file."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from sayso.errors import StoreError
 from sayso.store import chain
-from sayso.store.base import LEASE_MS, Lost
+from sayso.store.base import LEASE_MS, Lost, Sight
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import FakeClock
 from sayso.testing.contract import refused, write
@@ -157,10 +158,15 @@ async def test_a_killed_worker_is_dead_at_once(tmp_path):
         other.go()
         assert other.line() == "working"
         assert await store.lost() == []
+        alive = await store.sight("w1")
         other.process.kill()
         other.process.wait()
 
         assert await store.lost() == [Lost(run_id="run_work", worker="w1", proof="dead")]
+        dead = await store.sight("w1")
+        assert (alive.alive, dead.alive) == ("alive", "dead")
+        assert alive.host == dead.host == os.uname().nodename
+        assert 0 <= alive.seen_ms_ago <= dead.seen_ms_ago < LEASE_MS
     await store.close()
 
 
@@ -176,6 +182,8 @@ async def test_a_stopped_worker_is_not_dead_however_late_it_is(tmp_path):
 
         assert await store.lost() == []
         assert await late.lost() == [Lost(run_id="run_work", worker="w1", proof="lease")]
+        assert (await store.sight("w1")).alive == "alive"
+        assert (await late.sight("w1")).alive == "silent"
         await refused(StoreError, late.beat("w1"))
         await late.close()
     await store.close()
@@ -189,6 +197,9 @@ async def test_a_worker_of_before_a_restart_of_the_machine_is_dead(tmp_path):
     after = await SqliteStore.open(path, clock=FakeClock(tick=5, boot_id="two"))
 
     assert await after.lost() == [Lost(run_id="run_1", worker="w1", proof="dead")]
+    assert await after.sight("w1") == Sight(
+        worker="w1", alive="dead", seen_ms_ago=None, host=os.uname().nodename
+    )
     for each in (store, after):
         await each.close()
 
@@ -224,6 +235,7 @@ async def test_the_dead_who_own_nothing_are_forgotten(tmp_path):
     await store.beat("me")
 
     assert len(list((tmp_path / "sayso.db.workers").iterdir())) <= 2
+    assert await store.sight("w1") is None
     await store.append(write("run_x", owner="w1"))
     assert [found.proof for found in await store.lost()] == ["lease"]
     await store.close()

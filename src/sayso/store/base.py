@@ -14,6 +14,7 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.outbox import Outbox
     from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
@@ -144,6 +145,19 @@ class ItemPut(_Row, frozen=True, kw_only=True):
     """What it holds from now on; None: it is dropped, and what it held is erased."""
 
 
+class NewParcel(_Row, frozen=True, kw_only=True):
+    """A parcel to deliver, written by the same commit."""
+
+    id: str
+    """It takes the place of the parcel of the write's project that has this id, if there is one,
+    whoever has taken that.
+    """
+    kind: str
+    due_at: int
+    """From when on it is to be delivered, in store time."""
+    data: bytes
+
+
 class Write(_Row, frozen=True, kw_only=True):
     """One guarded write to one run."""
 
@@ -176,6 +190,12 @@ class Write(_Row, frozen=True, kw_only=True):
     """
     items: tuple[ItemPut, ...] = ()
     """Items to put in their turn, after the conditions have been looked at."""
+    parcels: tuple[NewParcel, ...] = ()
+    """Parcels to put into the outbox."""
+    unparcels: tuple[str, ...] = ()
+    """Ids of parcels of `project` to remove, if they are there, taken or dead as they may be. They
+    are removed before others are put.
+    """
     redacts: tuple[int, ...] = ()
     """Entries of this run whose salt and payload are erased by the same commit."""
 
@@ -196,6 +216,24 @@ class Lost(_Row, frozen=True, kw_only=True):
     worker: str
     proof: Literal["dead", "lease"]
     """`dead`: the worker cannot come back. `lease`: it has not been heard of for its lease."""
+
+
+class Sight(_Row, frozen=True, kw_only=True):
+    """What a store knows of a worker."""
+
+    worker: str
+    alive: Literal["alive", "silent", "dead"]
+    """`dead`: it cannot come back. `silent`: it has not been heard of for its lease, and may be
+    slow, stopped or gone. `alive`: it was heard of within its lease.
+    """
+    seen_ms_ago: int | None
+    """How long ago it was last heard of, by the lease clock; None: nobody knows, as when the
+    machine was started again since.
+    """
+    host: str
+    """The machine that it ran on when it was last heard of, as that calls itself; empty: nobody
+    knows.
+    """
 
 
 class RunQuery(_Row, frozen=True, kw_only=True):
@@ -261,6 +299,11 @@ class Store(Protocol):
         """Where the same store keeps what is no run."""
         ...
 
+    @property
+    def outbox(self) -> Outbox:
+        """Where parcels that appends have written wait to be delivered."""
+        ...
+
     def now(self) -> int:
         """Store time: milliseconds since 1970 by the store's own clock."""
         ...
@@ -279,11 +322,12 @@ class Store(Protocol):
         not where its write expects it, `ConditionFailed` if a condition does not hold at the time
         of the commit, or an item to put is not at its rev (its `condition` is then the `ItemAt`
         that was expected), `KeyReused` if a key exists (whatever its digest), `ThreadBusy` if
-        another unfinished run has the thread, `BadValue` if the shelf could not keep an item or
-        cannot have one that a condition names; nothing is written then, and other appends go on
-        unharmed. `CommitUnknown` if the store cannot tell whether it is written. Otherwise
-        committed: entries get consecutive numbers, positions in commit order, store time and their
-        hash. Once handed over, an append is carried out even if nobody awaits its answer any more.
+        another unfinished run has the thread, `BadValue` if an item or a parcel is none that could
+        be kept, or a condition names an item that could not; nothing is written then, and other
+        appends go on unharmed. `CommitUnknown` if the store cannot tell whether it is written.
+        Otherwise committed: entries get consecutive numbers, positions in commit order, store time
+        and their hash. Once handed over, an append is carried out even if nobody awaits its answer
+        any more.
         """
         ...
 
@@ -356,6 +400,12 @@ class Store(Protocol):
     ) -> list[Lost]:
         """List the runs that are running and whose owner is dead, or past its lease, of these
         agents if they are named; without the first `skip`, always in the same order.
+        """
+        ...
+
+    async def sight(self, worker: str) -> Sight | None:
+        """Say what is known of a worker, with the same proofs as `lost`; None if it has retired, if
+        nobody ever heard of it, or if it was dead, owned nothing and was forgotten.
         """
         ...
 

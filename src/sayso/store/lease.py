@@ -98,6 +98,11 @@ class Leases:
             os.close(fd)
 
 
+def this_host() -> str:
+    """Give the name of this machine, as text that any store can keep."""
+    return os.uname().nodename.encode("utf-8", "replace").decode()
+
+
 def _after_fork() -> None:
     """Close the child's copies of the locks: they would outlive the parent that they stand for."""
     for leases in list(_all):

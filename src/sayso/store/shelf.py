@@ -77,7 +77,7 @@ class Shelf(Protocol):
 def check_name(project: str, kind: str, id: str) -> None:
     """Raise `BadValue` unless this can name an item."""
     for word, text in (("project", project), ("kind", kind), ("id", id)):
-        _check_text(f"the {word} of an item", text)
+        check_text(f"the {word} of an item", text)
 
 
 def check_put(project: str, kind: str, id: str, data: bytes, rev: int) -> None:
@@ -98,10 +98,10 @@ def check_rev(rev: Any, *, least: int) -> None:
 
 def check_page(project: str, kind: str, after: str | None, limit: int) -> int:
     """Bound a page of a list. `BadValue` unless there can be one."""
-    _check_text("the project of an item", project)
-    _check_text("the kind of an item", kind)
+    check_text("the project of an item", project)
+    check_text("the kind of an item", kind)
     if after is not None:
-        _check_text("where a page of items ended", after)
+        check_text("where a page of items ended", after)
     if type(limit) is not int or limit < 1:
         raise BadValue(f"the limit of a page is a number from 1 on, not {limit!r}")
     return min(limit, PAGE_MAX)
@@ -115,7 +115,8 @@ def check_stale(kind: str, id: str, *, found: int, expected: int) -> None:
         raise StaleItem(f"{kind} {id!r} is {there}, where {wanted} was expected", rev=found)
 
 
-def _check_text(what: str, text: Any) -> None:
+def check_text(what: str, text: Any) -> None:
+    """Raise `BadValue` unless this can be a part of a name."""
     if type(text) is not str or not text:
         raise BadValue(f"{what} is text that is not empty, not {text!r:.80}")
     try:

@@ -22,12 +22,14 @@ from sayso.store.base import (
     Lost,
     RunQuery,
     RunRow,
+    Sight,
     Write,
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
+from sayso.store.sqlite_outbox import SqliteOutbox
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
@@ -65,6 +67,7 @@ class SqliteStore:
         self._queue = JobQueue(self._writer.give)
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
+        self.outbox = SqliteOutbox(self._submit, self._read, self.now)
 
     @classmethod
     async def open(
@@ -207,6 +210,21 @@ class SqliteStore:
             for run_id, agent, worker, *_ in owned
             if (proof := proofs[worker]) is not None and (agents is None or agent in agents)
         ][skip : skip + page_size(limit)]
+
+    async def sight(self, worker: str) -> Sight | None:
+        found = self._read(lambda reader: reader.sight(worker))
+        if found is None:
+            return None
+        boot, lease_until, seen_at, host = found
+        proof = self._proof(worker, boot, lease_until)
+        # Boot time of another start of the machine says nothing about now.
+        known = boot == self._clock.boot_id()
+        return Sight(
+            worker=worker,
+            alive="alive" if proof is None else ("dead" if proof == "dead" else "silent"),
+            seen_ms_ago=max(0, self.tick() - seen_at) if known and seen_at is not None else None,
+            host=host,
+        )
 
     async def close(self) -> None:
         if self._pid != os.getpid():

@@ -18,6 +18,8 @@ from sayso.store import chain
 from sayso.store.admit import check_conditions, check_guard, check_item, make_entries
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, KeyRow, Write
 from sayso.store.clock import Clock
+from sayso.store.lease import this_host
+from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
 
 _RUN = "select k, seq, at, hash, last, status, owner, due_at from runs where id = ?"
@@ -55,8 +57,9 @@ _WAIT = "insert into waiting (audience, opened, n, run) values (?, ?, ?, ?)"
 _STOP_WAITING = "delete from waiting where audience = ? and opened = ? and n = ?"
 _OWN = "update runs set owner = ? where k = ?"
 _BEAT = """
-insert into workers (id, boot, lease_until) values (?, ?, ?)
-on conflict (id) do update set boot = excluded.boot, lease_until = excluded.lease_until
+insert into workers (id, boot, lease_until, host, seen_at) values (?, ?, ?, ?, ?)
+on conflict (id) do update set boot = excluded.boot, lease_until = excluded.lease_until,
+    host = excluded.host, seen_at = excluded.seen_at
 """
 _LEAVE = "update runs set owner = '' where status = 'running' and owner = ?"
 _FORGET = "delete from workers where id = ?"
@@ -91,7 +94,9 @@ class Pen:
         self._conn = conn
         self._clock = clock
         self._lease_ms = lease_ms
+        self._host = this_host()
         self.shelf = ShelfPen(conn)
+        self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
         self.position = 0
         """The last position written, or seen at the last look."""
 
@@ -124,8 +129,9 @@ class Pen:
 
     def beat(self, worker: str) -> None:
         """Prolong a worker's lease."""
-        until = self._clock.tick() + self._lease_ms
-        self._conn.execute(_BEAT, (worker, self._clock.boot_id(), until))
+        tick = self._clock.tick()
+        row = (worker, self._clock.boot_id(), tick + self._lease_ms, self._host, tick)
+        self._conn.execute(_BEAT, row)
 
     def retire(self, worker: str) -> None:
         """Forget a worker and free its runs."""
@@ -166,6 +172,7 @@ class Pen:
             self._redact(run, seq)
         for item in write.items:
             self._put_item(write, item)
+        self.outbox.post(write, run)
 
     def _put_item(self, write: Write, item: ItemPut) -> None:
         check_item(write, item, self.shelf.rev)

@@ -20,6 +20,7 @@ from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
 from sayso.store.sqlite_file import close
+from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
 
@@ -49,6 +50,7 @@ select r.id, r.agent, r.owner, w.boot, w.lease_until
 from runs r left join workers w on w.id = r.owner
 where r.status = 'running' and r.owner > '' order by r.owner, r.k
 """
+_SIGHT = "select boot, lease_until, seen_at, host from workers where id = ?"
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
@@ -87,6 +89,7 @@ class Reader:
     def __init__(self, conn: apsw.Connection) -> None:
         self._conn = conn
         self.shelf = ShelfReader(conn)
+        self.outbox = OutboxReader(conn)
 
     def close(self) -> None:
         close(self._conn)
@@ -122,6 +125,11 @@ class Reader:
     def owned(self) -> list[tuple[str, str, str, str | None, int | None]]:
         """Every running run that has an owner: run, agent, worker, its boot id and its lease."""
         return cast("Any", self._all(_OWNED, ()))
+
+    def sight(self, worker: str) -> tuple[str, int, int | None, str] | None:
+        """Read a worker's boot id, its lease, when it was last heard of, and where."""
+        found = self._all(_SIGHT, (worker,))
+        return cast("Any", found[0]) if found else None
 
     def runs(self, query: RunQuery) -> list[RunRow]:
         where, bindings = ["1"], list[Any]()

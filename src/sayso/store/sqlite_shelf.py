@@ -55,9 +55,13 @@ class ShelfPen:
 
     def keep(self, project: str, kind: str, id: str, data: bytes) -> Item:
         """Put an item in place of whichever there is; the caller has looked at that."""
-        new = cast("int", self._conn.execute(_NEXT_REV).fetchall()[0][0])
+        new = self.next_rev()
         self._conn.execute(_PUT, (project, kind, id, new, data))
         return Item(project=project, kind=kind, id=id, rev=new, data=data)
+
+    def next_rev(self) -> int:
+        """Give a number that was never given before."""
+        return cast("int", self._conn.execute(_NEXT_REV).fetchall()[0][0])
 
     def rev(self, project: str, kind: str, id: str) -> int:
         """Give an item's rev, or 0."""
@@ -80,18 +84,22 @@ class ShelfReader:
         return [_item(project, kind, row) for row in found]
 
 
-class _Submit(Protocol):
+class Submit(Protocol):
+    """Hands a job over to the writer thread."""
+
     def __call__(self, do: Callable[[Pen], T], *, erases: bool = False) -> asyncio.Future[T]: ...
 
 
-class _Read(Protocol):
+class Read(Protocol):
+    """Reads as of the last commit."""
+
     def __call__(self, what: Callable[[Reader], T]) -> T: ...
 
 
 class SqliteShelf:
     """Keeps items in the file of a store, which hands the work over and finds words for faults."""
 
-    def __init__(self, submit: _Submit, read: _Read) -> None:
+    def __init__(self, submit: Submit, read: Read) -> None:
         self._submit = submit
         self._read = read
 

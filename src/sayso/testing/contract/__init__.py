@@ -10,6 +10,7 @@ from sayso.testing.contract.append import AppendContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
+from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
 from sayso.testing.contract.shelf import ShelfContract
 from sayso.testing.contract.watching import WatchContract
@@ -22,6 +23,7 @@ class StoreContract(
     AppendContract,
     ItemContract,
     ListContract,
+    OutboxContract,
     RaceContract,
     ShelfContract,
     WatchContract,

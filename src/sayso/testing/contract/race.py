@@ -10,7 +10,7 @@ import random
 from sayso.domain.guard import Before, ItemAt, Since
 from sayso.errors import ConditionFailed, KeyReused, SaysoError, StaleRun, ThreadBusy
 from sayso.store import chain
-from sayso.store.base import Appended, Key, Store, Write
+from sayso.store.base import PAGE_MAX, Appended, ItemPut, Key, NewParcel, Store, Write
 from sayso.testing.contract.case import StoreCase, write
 
 _RUNS = 6
@@ -25,16 +25,21 @@ class Model:
         self.seqs: dict[str, int] = {}
         self.keys: set[str] = set()
         self.busy: dict[str, str] = {}
+        self.items: dict[str, bytes | None] = {}
+        self.parcels: dict[str, str] = {}
 
     def append(self, writes: tuple[Write, ...], now: int) -> type[SaysoError] | None:
         """Carry it out, or say what is wrong with the first write that cannot be."""
         seqs, keys, busy = dict(self.seqs), set(self.keys), dict(self.busy)
+        items, parcels = dict(self.items), dict(self.parcels)
         for one in writes:
             if seqs.get(one.run, 0) != one.after:
                 return StaleRun
             for condition in one.only_if:
-                assert not isinstance(condition, ItemAt), "no items in this race"
-                if (now < condition.at) is not isinstance(condition, Before):
+                if isinstance(condition, ItemAt):
+                    if condition.id in items:
+                        return ConditionFailed
+                elif (now < condition.at) is not isinstance(condition, Before):
                     return ConditionFailed
             if one.key is not None and one.key.key in keys:
                 return KeyReused
@@ -45,7 +50,15 @@ class Model:
                 del busy[one.thread]
             seqs[one.run] = one.after + len(one.entries)
             keys |= {one.key.key} if one.key is not None else set()
+            for item in one.items:
+                if item.id in items:
+                    return ConditionFailed
+                items[item.id] = item.data
+            for name in one.unparcels:
+                parcels.pop(name, None)
+            parcels |= {parcel.id: one.run for parcel in one.parcels}
         self.seqs, self.keys, self.busy = seqs, keys, busy
+        self.items, self.parcels = items, parcels
         return None
 
 
@@ -77,6 +90,13 @@ class RaceContract(StoreCase):
             assert row is not None
             assert row.seq == seq
             chain.verify(run, await store.journal(run), seq=seq, head=row.hash)
+        items = await store.shelf.list("p", prefix)
+        assert {item.id: item.data for item in items} == model.items
+        assert len({item.rev for item in items}) == len(items) > 0
+        parcels = await store.outbox.take(limit=PAGE_MAX, lease_ms=1000)
+        assert {parcel.id: parcel.run_id for parcel in parcels} == model.parcels != {}
+        for parcel in parcels:
+            await store.outbox.done(parcel)
 
     def _writes(
         self, model: Model, chance: random.Random, prefix: str, now: int
@@ -86,7 +106,10 @@ class RaceContract(StoreCase):
             run = f"{prefix}{n}"
             after = max(0, model.seqs.get(run, 0) + chance.choice([0, 0, 0, 0, 0, -1, 1]))
             key = Key(project="p", key=f"{prefix}{chance.randrange(60)}", digest="d")
-            condition = chance.choice([Before(at=now), Before(at=now + 1), Since(at=now)])
+            none = ItemAt(kind=prefix, id=f"{chance.randrange(60)}", rev=0)
+            put = ItemPut(kind=prefix, id=f"{chance.randrange(60)}", rev=0, data=run.encode())
+            parcel = NewParcel(id=f"{chance.randrange(20)}", kind="k", due_at=now, data=b"")
+            condition = chance.choice([Before(at=now), Before(at=now + 1), Since(at=now), none])
             writes.append(
                 write(
                     run,
@@ -96,6 +119,9 @@ class RaceContract(StoreCase):
                     status=chance.choice(["running", "running", "suspended", *_FINAL]),
                     key=key if chance.random() < 0.3 else None,
                     only_if=(condition,) if chance.random() < 0.3 else (),
+                    items=(put,) if chance.random() < 0.3 else (),
+                    parcels=(parcel,) if chance.random() < 0.3 else (),
+                    unparcels=(f"{chance.randrange(20)}",) if chance.random() < 0.3 else (),
                 )
             )
         return tuple(writes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sayso.store.base import LEASE_MS, Lost, Store
+from sayso.store.base import LEASE_MS, Lost, Sight, Store
 from sayso.testing.contract.case import StoreCase, write
 
 
@@ -119,6 +119,41 @@ class WorkerContract(StoreCase):
             await store.append(write(owner="w1"))
 
             assert await store.lost() == []
+
+    async def test_a_worker_is_in_sight_from_its_first_beat_until_it_retires(self) -> None:
+        async with self.opened_twice() as (one, two):
+            assert await one.sight("w1") is None
+            await one.beat("w1")
+            await one.append(write(owner="w2"))
+
+            for store in (one, two):
+                seen = await store.sight("w1")
+                assert seen is not None
+                assert seen == Sight(worker="w1", alive="alive", seen_ms_ago=0, host=seen.host)
+                assert await store.sight("w2") is None
+            await one.retire("w1")
+            assert await one.sight("w1") is None
+            assert await two.sight("w1") is None
+
+    async def test_a_worker_is_silent_when_its_lease_has_passed(self) -> None:
+        async with self.opened() as store:
+            await store.beat("w1")
+
+            async def seen() -> tuple[str, int | None]:
+                sight = await store.sight("w1")
+                assert sight is not None
+                return sight.alive, sight.seen_ms_ago
+
+            self.clock.advance(LEASE_MS - 1)
+            assert await seen() == ("alive", LEASE_MS - 1)
+            self.clock.advance(1)
+            assert await seen() == ("silent", LEASE_MS)
+            self.clock.advance("2h")
+            assert await seen() == ("silent", LEASE_MS + 7_200_000)
+            self.clock.step_wall(-(10**9))
+            await store.beat("w1")
+            self.clock.step_wall(10**12)
+            assert await seen() == ("alive", 0)
 
     async def test_the_lease_clock_is_not_the_wall_clock(self) -> None:
         async with self.opened() as store:
