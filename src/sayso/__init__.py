@@ -10,6 +10,7 @@ from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
 from sayso.domain.drawing import render_text
 from sayso.domain.events import Recorded
+from sayso.domain.grant import Grant
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
 from sayso.domain.people import Person
@@ -31,6 +32,7 @@ from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
 from sayso.engine.feed import Delta
+from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Always",
     "AssistantMessage",
     "Bounds",
     "CallFacts",
@@ -59,6 +62,7 @@ __all__ = [
     "Effect",
     "Failed",
     "Forbid",
+    "Grant",
     "Happened",
     "HoldView",
     "Instance",

@@ -19,6 +19,7 @@ from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start
 from sayso.engine.feed import Delta
+from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
@@ -98,6 +99,7 @@ class Sayso(Wired):
         undo: str | float | None = None,
         note: str = "",
         channel: str = "library",
+        always: Always | None = None,
     ) -> HoldView:
         """Decide a hold: `approve()`, `approve(args={...})`, `reject("why")`, `answer(value)`,
         `fail("why")`. Durable when this returns.
@@ -105,6 +107,7 @@ class Sayso(Wired):
         The first decision stands: `AlreadyDecided` carries it. A hold view brings the digest of
         what was shown; an id alone decides only what was never edited. With `key` a retry gets the
         same answer. With `undo` the decision can be taken back for that long, and counts after.
+        With `always` a yes goes for later calls like this one, too.
         """
         if isinstance(hold, HoldView):
             digest = digest or hold.digest
@@ -117,6 +120,7 @@ class Sayso(Wired):
             undo_ms=0 if undo is None else duration_ms(undo),
             note=note,
             channel=channel,
+            always=always,
         )
         decision = await self._open_desk.decide(name, request)
         if decision is None or not isinstance(hold, HoldView) or request.edits:

@@ -8,6 +8,7 @@
     |   |   +-- UnknownAgent
     |   |   +-- UnknownTool
     |   |   +-- UnknownPerson
+    |   |   +-- UnknownGrant
     |   +-- AlreadyDecided      the first decision stands; it is attached
     |   |   +-- HoldExpired     nobody decided in time; late is late
     |   +-- NotAllowed          this person may not do this
@@ -109,6 +110,10 @@ class UnknownTool(Unknown):
 
 class UnknownPerson(Unknown):
     """No such person."""
+
+
+class UnknownGrant(Unknown):
+    """No such grant."""
 
 
 class AlreadyDecided(Refused):

@@ -21,6 +21,7 @@ from sayso.engine.desk import Desk
 from sayso.engine.dispatch import LocalDispatch
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
+from sayso.engine.grants import Grants
 from sayso.engine.hot import HotBodies
 from sayso.engine.ledger import Ledger
 from sayso.engine.parts import Bounds, Parts
@@ -167,6 +168,7 @@ class Wired:
     async def _wire(self, store: Store) -> None:
         self._dispatch = LocalDispatch(store)
         ledger = self.ledger_class(store, self._dispatch)
+        people = People(store, self._project)
         parts = Parts(
             store=store,
             ledger=ledger,
@@ -175,13 +177,15 @@ class Wired:
             feed=Feed(store),
             bounds=self._bounds,
             deps=self._deps,
-            records=People(store, self._project),
+            records=people,
+            grants=Grants(store, people, self._project),
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
             vault=Vault(partial(load_keys, store)),
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
         self._gate.records = parts.records
+        self._gate.grants = parts.grants
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
@@ -203,6 +207,11 @@ class Wired:
     def people(self) -> People:
         """Who is who: people with their roles, identities and stand-ins."""
         return self._open_parts.records
+
+    @property
+    def grants(self) -> Grants:
+        """Standing permissions: what is always allowed, until when, and by whom."""
+        return self._open_parts.grants
 
     @property
     def _open_parts(self) -> Parts:

@@ -200,6 +200,9 @@ def _vote(event: e.AnyEvent) -> tuple[str, str] | None:
             return "vote", f"hold {hold} {decision.word} {_decided(decision)}"
         case e.VoteUndone(hold=hold, person=person, why=why):
             return "vote", f"hold {hold}: {plain(person)}'s counts no more{_because(why)}"
+        case e.GrantGiven(hold=hold, grant=grant):
+            said = f"{grant.by} allows calls of {grant.tool} like that of hold {hold}: {grant.id}"
+            return "granted", plain(said)
         case e.HoldEscalated(hold=hold, to=to):
             return "escalated", f"hold {hold} asks {plain(' or '.join(to))} as well"
         case e.HoldReassigned(hold=hold, by=by, to=to, instead_of=instead_of, note=note):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from sayso.domain.call import Call, Outcome
+from sayso.domain.grant import Grant
 from sayso.domain.hold import Ask, Decision, Then
 from sayso.domain.message import Message
 from sayso.domain.people import Basis
@@ -183,6 +184,13 @@ class VoteUndone(Event, frozen=True, kw_only=True, tag="vote.undone.1"):
     why: str = ""
 
 
+class GrantGiven(Event, frozen=True, kw_only=True, tag="grant.given.1"):
+    """Whoever allowed a call allows those like it from now on."""
+
+    hold: int
+    grant: Grant
+
+
 class HoldEscalated(Event, frozen=True, kw_only=True, tag="hold.escalated.1"):
     """Nobody has decided for so long that others are asked as well."""
 
@@ -246,6 +254,7 @@ class CallStarted(Event, frozen=True, kw_only=True, tag="call.started.1"):
     """The standing permission that was used, if one was."""
     basis: tuple[Basis, ...] = ()
     """The records by which whoever allowed it still may."""
+    grant_until: int | None = None
 
 
 class CallFinished(Event, frozen=True, kw_only=True, tag="call.finished.1"):
@@ -413,6 +422,7 @@ AnyEvent = (
     | HoldRevised
     | VoteCast
     | VoteUndone
+    | GrantGiven
     | HoldEscalated
     | HoldReassigned
     | HoldSettled

@@ -52,6 +52,8 @@ def conditions_of(run: Run, events: Iterable[e.Event]) -> tuple[Condition, ...]:
                 row = run.call(ref)
                 if row is not None and row.start_by is not None:
                     found.append(Before(at=row.start_by))
+                if event.grant_until is not None:
+                    found.append(Before(at=event.grant_until))
                 found += _resting_on(basis)
             case e.HoldSettled(hold=n, decision=decision) | e.VoteCast(hold=n, decision=decision):
                 found += _conditions(run.hold(n), event)

@@ -25,6 +25,7 @@ _SILENT = frozenset(
         e.CallDoubted,
         e.CancelRequested,
         e.DecisionEffective,
+        e.GrantGiven,
         e.RunResumed,
         e.RunSuspended,
         e.RunTakenOver,

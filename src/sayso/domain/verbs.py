@@ -72,6 +72,7 @@ class Start(Value, frozen=True, kw_only=True):
     timeout_ms: int
     tool_version: str = ""
     grant: str = ""
+    grant_until: int | None = None
     basis: tuple[Basis, ...] = ()
 
 
@@ -297,6 +298,7 @@ def start_calls(run: Run, starts: Iterable[Start]) -> list[e.Event]:
                 timeout_ms=start.timeout_ms,
                 tool_version=start.tool_version,
                 grant=start.grant,
+                grant_until=start.grant_until,
                 basis=start.basis,
             )
         )

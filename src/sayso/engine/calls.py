@@ -30,11 +30,12 @@ from sayso.engine.attempt import (
 )
 from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
+from sayso.engine.grants import Uses
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
-from sayso.engine.proposal import Proposal, start_of
+from sayso.engine.proposal import Proposal, allowed_by, start_of
 from sayso.errors import IllegalEvent, SaysoError, StoreError
 
 
@@ -68,11 +69,13 @@ async def propose_starts(
         for row in able
     ]
     tick = parts.store.tick()
+    uses = Uses()
 
     def verb(run: Run) -> list[e.Event]:
         now = parts.store.now()
         draft = Draft(run)
         requests: list[verbs.HoldRequest] = []
+        uses.clear()
         for row, check in checked:
             if run.call(row.ref) != row or run.ending:
                 continue  # It has moved on since it was checked.
@@ -83,9 +86,9 @@ async def propose_starts(
             elif check.request is not None:
                 ruling = parts.bound(run, row.ref, check.request.ruling)
                 requests.append(msgspec.structs.replace(check.request, ruling=ruling))
-            else:
-                start = start_of(driver, row, worker=worker, tick=tick, basis=check.basis)
-                draft.add(*verbs.start_calls(draft.run, [start]))
+            elif check.found is None or uses.take(check.found):
+                start = start_of(driver, row, worker=worker, tick=tick)
+                draft.add(*verbs.start_calls(draft.run, [allowed_by(start, check)]))
         draft.add(*verbs.open_holds(draft.run, requests, now=now))
         for request in requests:
             draft.add(*verbs.halt(draft.run, request.ref))
@@ -93,7 +96,7 @@ async def propose_starts(
 
     # Whoever proposes this is told of all of them that they are not being started any more.
     args = {row.ref: b"" for row in rows} | {row.ref: check.args for row, check in checked}
-    return Proposal(verb, args=args, tick=tick)
+    return Proposal(verb, args=args, tick=tick, items=uses.items)
 
 
 def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:

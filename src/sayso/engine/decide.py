@@ -40,6 +40,7 @@ from sayso.domain.run import Run
 from sayso.domain.settling import Draft
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
+from sayso.engine.grants import Always, Giving
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -67,6 +68,7 @@ from sayso.errors import (
 )
 from sayso.store.base import HoldFound, HoldQuery, Key
 from sayso.store.journal import decode, read_holds
+from sayso.store.views import hold_view
 
 REASON_MAX = 10_000
 MASK = b'"[sensitive]"'
@@ -90,6 +92,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     channel: str = "library"
     whole: bool = False
     """Whether it decides all of a suspension."""
+    always: Always | None = None
+    """How far a yes goes beyond the call that it is for."""
     signed_in: bool = False
     """Whether whoever decides has signed in where the hold asks them to."""
 
@@ -198,6 +202,7 @@ class Decider:
                 await self._check_stands(run_id, ns, request, who)
                 return ()
             edit = await read_edit(self._parts, run_id, ns, request.verdict)
+            giving = await self._giving(run_id, ns, request, edit)
 
             def verb(run: Run) -> list[e.Event]:
                 before, found = run, list[e.Event]()
@@ -206,12 +211,15 @@ class Decider:
                     settling.check_shown(run, n, shown)
                     one = _One(n=n, verdict=verdicts[n], edit=edit, alone=len(ns) == 1)
                     events = self._events(run, one, request, standing)
+                    events += giving.events(n, events)
                     run = apply_all(run, events)
                     found += events
                 return found if len(ns) == 1 else found + settling.follow(before, run, found)
 
             try:
-                written = await self._parts.ledger.write(run_id, verb, takes=self._takes, key=key)
+                written = await self._parts.ledger.write(
+                    run_id, verb, takes=self._takes, key=key, items=giving.items
+                )
             except (Refused, ConditionFailed) as error:
                 # An impatient client may have sent the same request twice, and this is the second.
                 if key is not None and await is_retry(self._parts.store, key):
@@ -227,6 +235,33 @@ class Decider:
             return written.events
 
         return await while_records_move(attempt)
+
+    async def _giving(
+        self, run_id: str, ns: Sequence[int], request: Decide, edit: Edit | None
+    ) -> Giving:
+        """Make ready the grant that a decision is to give, if it is."""
+        if request.always is None:
+            return Giving()
+        if len(ns) != 1 or not isinstance(request.verdict, Approved):
+            raise WrongVerdict("always= goes with approve() of one hold")
+        found = hold_view(await self._found(run_id, ns[0]))
+        args = found.args_json.encode() if edit is None else edit.args
+        ruling = found.ruling if edit is None else edit.ruling
+        run = await self._parts.ledger.load(run_id)
+        hold = run.hold(ns[0])
+        if hold is None:
+            return Giving()  # It is not open, as will be said.
+        versions = (await self._parts.ledger.transcript(run_id)).tool_versions
+        grant = self._parts.grants.give(
+            request.always,
+            run,
+            hold,
+            ruling=ruling,
+            by=await self._parts.records.acting(run.project, request.by),
+            tool_version=versions.get(hold.call, ""),
+            args=args,
+        )
+        return Giving(grant)
 
     async def _check_stands(
         self, run_id: str, ns: Sequence[int], request: Decide, who: Authority

@@ -28,6 +28,7 @@ from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
+from sayso.engine.grants import Found, Grants
 from sayso.engine.people import Records
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.still import Still, still_allowed
@@ -46,6 +47,8 @@ class Admitted(Value, frozen=True, kw_only=True):
     call: Call
     request: HoldRequest | None = None
     outcome: Outcome | None = None
+    granted: bool = False
+    """A grant covers it: it is looked at once more when it starts, and used then."""
 
 
 class Checked(Value, frozen=True, kw_only=True):
@@ -58,6 +61,8 @@ class Checked(Value, frozen=True, kw_only=True):
     """Why the run cannot be trusted any more."""
     basis: tuple[Basis, ...] = ()
     """The records by which whoever allowed it still may."""
+    found: Found | None = None
+    """The grant that covers it."""
 
 
 class SignIns(Protocol):
@@ -88,6 +93,7 @@ class Gate:
         self._policy = policy or Policy()
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
+        self.grants: Grants | None = None
         self.records: Records | None = None
         """Knows what people may do; set by `app` once the store is open."""
         self._check = check_for_intervention
@@ -150,6 +156,8 @@ class Gate:
             ruling = _repeating(tool)
         if isinstance(ruling, Proceed):
             return await self._let_through(run, tool, call)
+        if not repeats and await self._covered(run, tool, args, ruling) is not None:
+            return Admitted(call=call, granted=True)
         request = HoldRequest(
             ref=ref,
             ruling=ruling,
@@ -236,7 +244,12 @@ class Gate:
             ruling = _repeating(tool)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
-        still = Still(why="its rules were changed")
+        if row.state is CallState.READY and not repeats and not upgraded:
+            found = await self._covered(run, tool, args, ruling)
+            if found is not None:
+                checked = await self._start(run, tool, row, args)
+                return msgspec.structs.replace(checked, basis=found.basis, found=found)
+        still = Still(why="what allowed it before does not any more")
         if row.state is CallState.APPROVED:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
         if not still.why and not upgraded:
@@ -261,6 +274,9 @@ class Gate:
             tool_version=tool.version if upgraded else "",
         )
         return Checked(request=request)
+
+    async def _covered(self, run: Run, tool: Tool, args: bytes, ruling: Require) -> Found | None:
+        return None if self.grants is None else await self.grants.covering(run, tool, args, ruling)
 
     async def _start(self, run: Run, tool: Tool, row: CallRow, args: bytes) -> Checked:
         try:

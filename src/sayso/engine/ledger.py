@@ -30,7 +30,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
-from sayso.engine.sent import Part, Sent, Written
+from sayso.engine.sent import Begins, Items, Order, Part, Sent, Takes, Verb, Written
 from sayso.engine.write import make_write
 from sayso.errors import (
     BadValue,
@@ -47,12 +47,6 @@ from sayso.store.rows import take_steps
 
 TRIES_MAX = 200
 """How often a verb is tried against others who write to the same run."""
-
-Verb = Callable[[Run], Sequence[e.Event]]
-Begins = Callable[[Run, Sequence[e.Event]], Sequence[e.RunStarted]]
-"""Gives the runs that begin with these events, which have left a run like this."""
-Takes = Callable[[str], str]
-"""Gives the worker that would take a run of an agent on right now, or nothing."""
 
 
 class _AboveNeeded(Exception):
@@ -126,13 +120,14 @@ class Ledger:
         takes: Takes | None = None,
         key: Key | None = None,
         owned_by: str | None = None,
+        items: Items | None = None,
     ) -> Written:
         """Do something to a run. Committed when this returns; what a verb raises goes through.
 
         If the run is left running and has no owner, the worker that `takes` names becomes it.
         With `owned_by`, nothing is done unless that worker owns the run at the time of the commit.
         """
-        return await self.post(run_id, verb, takes=takes, key=key, owned_by=owned_by)
+        return await self.post(run_id, verb, takes=takes, key=key, owned_by=owned_by, items=items)
 
     def post(
         self,
@@ -144,21 +139,23 @@ class Ledger:
         owned_by: str | None = None,
         quiet: bool = False,
         begins: Begins | None = None,
+        items: Items | None = None,
     ) -> Awaitable[Written]:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
         that the next verb builds on it. Await the answer before telling anybody. With `quiet`,
         listeners are not told: the one who works on the run has done this. `begins` names runs that
-        begin in the same append.
+        begin in the same append; `items`, asked after the verb, what it puts on the shelf.
         """
-        send = partial(
-            self._send,
+        order = Order(
             verb=verb,
             takes=takes,
             key=key,
             owned_by=owned_by,
             quiet=quiet,
             begins=begins,
+            items=items,
         )
+        send = partial(self._send, order)
         live = self._lives.get(run_id)
         sent: Sent | None = None
         if live is not None and not live.stale:
@@ -340,24 +337,15 @@ class Ledger:
                 self._tell(part.run, part.owner, live, quiet=part.quiet)
 
     def _send(
-        self,
-        live: Live,
-        above: Mapping[str, Live] = MappingProxyType({}),
-        *,
-        verb: Verb,
-        takes: Takes | None,
-        key: Key | None,
-        owned_by: str | None,
-        quiet: bool,
-        begins: Begins | None,
+        self, order: Order, live: Live, above: Mapping[str, Live] = MappingProxyType({})
     ) -> Sent | None:
         """Run a verb and hand its append over, with no await in between."""
-        if owned_by is not None and live.owner != owned_by:
+        if order.owned_by is not None and live.owner != order.owned_by:
             return None
-        events = verb(live.run)
+        events = order.verb(live.run)
         if not events:
             return None
-        parts = [self._part(live, events, takes=takes, key=key, owned_by=owned_by, quiet=quiet)]
+        parts = [self._part(live, events, order)]
         # An end may be the end of the run above as well, and so on.
         while (run := parts[-1].run).final and run.parent:
             one = above.get(run.parent)
@@ -369,8 +357,8 @@ class Ledger:
                 raise _AboveNeeded(run.parent)
             if not news:
                 break
-            parts.append(self._part(one, news, takes=takes))
-        children = () if begins is None else begins(parts[0].run, events)
+            parts.append(self._part(one, news, Order(verb=order.verb, takes=order.takes)))
+        children = () if order.begins is None else order.begins(parts[0].run, events)
         parts += [self._first_part(child) for child in children]
         return self._hand_over(*parts)
 
@@ -393,24 +381,18 @@ class Ledger:
         write = make_write(b"", steps, owner=worker, key=key)
         return Part(live=live, run=live.run, events=(event,), owner=worker, write=write)
 
-    def _part(
-        self,
-        live: Live,
-        events: Sequence[e.Event],
-        *,
-        takes: Takes | None = None,
-        key: Key | None = None,
-        owned_by: str | None = None,
-        quiet: bool = False,
-    ) -> Part:
+    def _part(self, live: Live, events: Sequence[e.Event], order: Order) -> Part:
         """Say what events do to a run: the end or the change of status that they bring included."""
         before = live.run
         steps = take_steps(before, events)
         steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
         after = steps[-1].after
-        owner = self._owner_after(live.owner, after, takes)
-        owner_was = "" if owner else owned_by
-        write = make_write(live.last, steps, owner=owner, owner_was=owner_was, key=key)
+        owner = self._owner_after(live.owner, after, order.takes)
+        owner_was = "" if owner else order.owned_by
+        items = () if order.items is None else order.items()
+        write = make_write(
+            live.last, steps, owner=owner, owner_was=owner_was, key=order.key, items=items
+        )
         owner = live.owner if owner is None else owner
         return Part(
             live=live,
@@ -418,7 +400,7 @@ class Ledger:
             events=tuple(step.event for step in steps),
             owner=owner,
             write=write,
-            quiet=quiet,
+            quiet=order.quiet,
         )
 
     def _hand_over(self, *parts: Part) -> Sent:

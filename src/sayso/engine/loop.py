@@ -282,7 +282,11 @@ class RunLoop:
         try:
             # Whoever was taken over meanwhile starts nothing any more.
             written = await self._ledger.post(
-                self.run_id, proposal.verb, owned_by=self._worker, quiet=True
+                self.run_id,
+                proposal.verb,
+                owned_by=self._worker,
+                quiet=True,
+                items=proposal.items,
             )
             started = [event for event in written.events if isinstance(event, e.CallStarted)]
         finally:

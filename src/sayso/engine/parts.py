@@ -13,6 +13,7 @@ from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
+from sayso.engine.grants import Grants
 from sayso.engine.ledger import Ledger
 from sayso.engine.people import People
 from sayso.engine.ports import Driver, Intervention
@@ -67,6 +68,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     deps: Any = None
     hot: HotBodies
     records: People
+    grants: Grants
     vault: Vault = Vault()
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:

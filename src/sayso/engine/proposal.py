@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sayso.domain.call import Call
-from sayso.domain.people import Basis
 from sayso.domain.run import CallRow
 from sayso.domain.verbs import Start
-from sayso.engine.ledger import Verb
+from sayso.engine.gate import Checked
 from sayso.engine.ports import Driver
+from sayso.engine.sent import Items, Verb
 
 
 class Proposal:
     """A verb, and the arguments of the calls that it starts."""
 
-    def __init__(self, verb: Verb, *, args: dict[str, bytes], tick: int) -> None:
+    def __init__(
+        self, verb: Verb, *, args: dict[str, bytes], tick: int, items: Items | None = None
+    ) -> None:
         self.verb = verb
+        self.items = items
+        """What it puts on the shelf: the uses of grants."""
         self.args = args
         """By ref; a verb that takes a turn fills this in, as it gives the turn its number."""
         self.tick = tick
@@ -29,7 +35,6 @@ def start_of(
     *,
     worker: str,
     tick: int,
-    basis: tuple[Basis, ...] = (),
 ) -> Start:
     """Say how a call is to be started."""
     found = driver.tools[call.tool]
@@ -40,5 +45,15 @@ def start_of(
         tick=tick,
         timeout_ms=found.timeout_ms,
         tool_version=found.version,
-        basis=basis,
+    )
+
+
+def allowed_by(start: Start, check: Checked) -> Start:
+    """Say what allows a call to start: the records of people, or a grant."""
+    grant = None if check.found is None else check.found.grant
+    return replace(
+        start,
+        basis=check.basis,
+        grant="" if grant is None else grant.id,
+        grant_until=None if grant is None else grant.until,
     )

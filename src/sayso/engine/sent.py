@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from sayso.domain import events as e
 from sayso.domain.run import Run
 from sayso.engine.live import Live
-from sayso.store.base import Appended, Write
+from sayso.store.base import Appended, ItemPut, Key, Write
+
+Verb = Callable[[Run], Sequence[e.Event]]
+Begins = Callable[[Run, Sequence[e.Event]], Sequence[e.RunStarted]]
+"""Gives the runs that begin with these events, which have left a run like this."""
+Takes = Callable[[str], str]
+"""Gives the worker that would take a run of an agent on right now, or nothing."""
+Items = Callable[[], Sequence[ItemPut]]
+"""Gives what the verb that was just run puts on the shelf, all or nothing with its events."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done to a run, and on what terms."""
+
+    verb: Verb
+    takes: Takes | None = None
+    key: Key | None = None
+    owned_by: str | None = None
+    quiet: bool = False
+    begins: Begins | None = None
+    items: Items | None = None
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):

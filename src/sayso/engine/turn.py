@@ -223,7 +223,7 @@ def _batch(driver: Driver, admitted: Sequence[Admitted]) -> tuple[str, str]:
 
 
 def _free(one: Admitted) -> bool:
-    return one.request is None and one.outcome is None
+    return one.request is None and one.outcome is None and not one.granted
 
 
 def _is_fresh(row: CallRow) -> bool:

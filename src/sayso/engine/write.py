@@ -12,7 +12,7 @@ from sayso.domain.guard import conditions_of
 from sayso.domain.run import FOLD
 from sayso.domain.standing import status_of
 from sayso.engine.ids import entry_ids
-from sayso.store.base import Key, NewEntry, Write
+from sayso.store.base import ItemPut, Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows
 
 
@@ -23,6 +23,7 @@ def make_write(
     owner: str | None = None,
     owner_was: str | None = None,
     key: Key | None = None,
+    items: Sequence[ItemPut] = (),
 ) -> Write:
     """Make the write that appends these steps after the entry with the id `last`."""
     before, after = steps[0].before, steps[-1].after
@@ -50,4 +51,5 @@ def make_write(
         owner_was=owner_was,
         key=key,
         only_if=conditions_of(before, events) if before else (),
+        items=tuple(items),
     )

@@ -12,6 +12,7 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value
+from sayso.domain.grant import may_be_granted
 from sayso.domain.hint import Schema
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
@@ -68,6 +69,8 @@ class HoldView(Value, frozen=True, kw_only=True):
     """When others are asked as well."""
     start_by: timedelta | None = None
     """How long a yes is good for."""
+    ruling: Require = Require()
+    """What the rules demand, as it was when it was asked."""
     ask: Ask | None = None
     """What is asked, in full: a question with its options, a provider and its scopes."""
     together: bool = False
@@ -80,6 +83,11 @@ class HoldView(Value, frozen=True, kw_only=True):
         """How many more persons must say yes."""
         said = {vote.by.id for vote in self.votes if isinstance(vote.verdict, Approved)}
         return 0 if self.status != "open" else max(self.quorum - len(said), 1)
+
+    @property
+    def grantable(self) -> bool:
+        """Tell whether a yes to it may be a standing one: `decide(..., always=...)`."""
+        return self.kind == "approval" and not self.together and may_be_granted(self.ruling)
 
     @property
     def question(self) -> Question | None:
@@ -233,6 +241,7 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         quorum=ruling.quorum,
         reject_quorum=ruling.reject_quorum,
         not_requester=ruling.not_requester,
+        ruling=ruling,
         escalates_at=None if row.escalates_at is None else moment(row.escalates_at),
         start_by=None if ruling.start_by_ms is None else timedelta(milliseconds=ruling.start_by_ms),
         ask=ask,
