@@ -174,7 +174,8 @@ def test_every_method_is_in_the_reference(kind, called):
     text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     public = [
         name
-        for name, thing in vars(kind).items()
+        for base in kind.__mro__[:-1]
+        for name, thing in vars(base).items()
         if name[0] != "_" and (callable(thing) or isinstance(thing, property))
         if not isinstance(thing, type)
     ]

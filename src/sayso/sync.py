@@ -23,7 +23,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from sayso import app as _app
 from sayso.domain.events import Recorded
 from sayso.domain.value import Principal
+from sayso.engine import grants as _grants
 from sayso.engine import handle as _handle
+from sayso.engine import people as _people
 from sayso.engine.feed import Delta
 from sayso.errors import BadSetup, StoreClosed, StoreForked
 from sayso.store.base import Store
@@ -122,13 +124,40 @@ def _bridge(
     return call
 
 
-class RunHandle(_Bridged[_handle.RunHandle]):
+class _Part(_Bridged[A]):
+    """A part of an app that is bridged as the app is."""
+
+    def __init__(self, app: Sayso, inner: A) -> None:
+        self._app = app
+        self._inner = inner
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._app._run(work)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+class People(_Part[_people.People]):
+    """Who is who: people with their roles, identities and stand-ins."""
+
+    put = _bridge(_people.People.put)
+    get = _bridge(_people.People.get)
+    list = _bridge(_people.People.list)
+    stand_in = _bridge(_people.People.stand_in)
+    remove = _bridge(_people.People.remove)
+
+
+class Grants(_Part[_grants.Grants]):
+    """Standing permissions."""
+
+    list = _bridge(_grants.Grants.list)
+    revoke = _bridge(_grants.Grants.revoke)
+
+
+class RunHandle(_Part[_handle.RunHandle]):
     """One run of one agent."""
 
     def __init__(self, app: Sayso, inner: _handle.RunHandle) -> None:
+        super().__init__(app, inner)
         self.id = inner.id
-        self._app = app
-        self._inner = inner
 
     def __repr__(self) -> str:
         return repr(self._inner)
@@ -139,9 +168,6 @@ class RunHandle(_Bridged[_handle.RunHandle]):
     wait = _bridge(_handle.RunHandle.wait)
     outcome = _bridge(_handle.RunHandle.outcome)
     command = _bridge(_handle.RunHandle.command)
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._app._run(work)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _like(
@@ -223,6 +249,7 @@ class Sayso(_Bridged[_app.Sayso]):
     export = _of_run(_app.Sayso.export)
     decide = _bridge(_app.Sayso.decide)
     resume = _bridge(_app.Sayso.resume)
+    reassign = _bridge(_app.Sayso.reassign)
     undo = _bridge(_app.Sayso.undo)
     hold = _bridge(_app.Sayso.hold)
     holds = _bridge(_app.Sayso.holds)
@@ -233,6 +260,16 @@ class Sayso(_Bridged[_app.Sayso]):
     sweep = _bridge(_app.Sayso.sweep)
     cancel = _of_run(_app.Sayso.cancel)
     redact = _of_run(_app.Sayso.redact)
+
+    @property
+    def people(self) -> People:
+        """Who is who: people with their roles, identities and stand-ins."""
+        return People(self, self._opened.people)
+
+    @property
+    def grants(self) -> Grants:
+        """Standing permissions: what is always allowed, until when, and by whom."""
+        return Grants(self, self._opened.grants)
 
     @property
     def store(self) -> Store:

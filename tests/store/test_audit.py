@@ -149,7 +149,8 @@ class Tamper:
     def other(self, column, value):
         """Something else of the same kind."""
         if value is None:
-            return {"deadline": 7, "due_at": 7, "decision": b"{}"}[column]
+            kinds = {"deadline": 7, "due_at": 7, "decision": b"{}", "votes": b"[]", "escalates_at": 7}
+            return kinds[column]
         if isinstance(value, bytes):
             at = self.chance.randrange(len(value))
             return (
@@ -245,7 +246,8 @@ class Tamper:
     def edit_hold(self):
         key = self.chance.choice(self.rows("holds", "run, n"))
         columns = ("status", "call", "kind", "tool", "version", "digest", "suspension", "entry")
-        columns += ("revised", "args_entry", "opened_at", "deadline", "who", "decision")
+        columns += ("revised", "args_entry", "opened_at", "deadline", "who", "decision", "votes")
+        columns += ("escalates_at",)
         return self.edit("holds", columns, "run = ? and n = ?", key)
 
     def delete_hold(self):
@@ -256,8 +258,8 @@ class Tamper:
     def insert_hold(self):
         self.conn.execute(
             "insert into holds select run, n + 7, opened, status, call, kind, tool, version,"
-            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision"
-            " from holds order by random() limit 1"
+            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision, votes,"
+            " escalates_at from holds order by random() limit 1"
         )
         return "a hold inserted"
 
