@@ -204,7 +204,6 @@ class Desk:
             transcript=transcript,
             checks=self._parts.checks(run),
         )
-        strand = request.strand or e.MAIN
 
         def verb(run: Run) -> list[e.Event]:
             if run.strand(strand) is None:
