@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayso.domain.policy import CallFacts, Policy, Rule, unenforced
+from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.ruling import (
     BATCHES,
     RISKS,
