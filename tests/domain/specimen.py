@@ -31,8 +31,9 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
+from sayso.domain.people import Basis
 from sayso.domain.question import Option, Question
-from sayso.domain.ruling import Require
+from sayso.domain.ruling import Escalation, Require
 from sayso.domain.value import Principal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,6 +71,19 @@ RETURNED = Returned(value=msgspec.Raw(b'{"paid":true}'))
 FAILED = Failed(message="no such account", error="LookupError")
 DECLINED = Declined(reason="too much", by="ann")
 UNKNOWN = Unknown(reason="the bank does not answer")
+BASIS = (
+    Basis(person="bob", rev=4, until=1_700_000_900_000),
+    Basis(person="ann", rev=7),
+)
+MANY = Require(
+    approvers=("role:finance",),
+    quorum=3,
+    reject_quorum=2,
+    start_by_ms=600_000,
+    escalate_after_ms=7_200_000,
+    escalate_to=("role:lead",),
+    chain=(Escalation(after_ms=10_800_000, to=("user:cfo", "role:board")),),
+)
 
 
 def decision(verdict: Verdict) -> Decision:
@@ -84,6 +98,21 @@ def decision(verdict: Verdict) -> Decision:
         assurance="passkey",
         key="k1",
         note="Called him.",
+    )
+
+
+def voted(verdict: Verdict) -> Decision:
+    """A decision of somebody who stands in for somebody else."""
+    return Decision(
+        verdict=verdict,
+        by=Principal(id="bob"),
+        at=1_700_000_000_000,
+        effective_at=1_700_000_000_000,
+        digest="d" * 64,
+        assurance="slack:U1",
+        right="role:finance",
+        of="ann",
+        basis=BASIS,
     )
 
 
@@ -230,6 +259,20 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.StepVoided(call="2.0", attempt=3, step=2, why="it was not sent"),
     e.BodyParked(call="2.0", attempt=3, why="it waited too long"),
     e.RunAdopted(by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday"),
+    e.VoteCast(hold=3, version=2, decision=voted(Approved())),
+    e.VoteUndone(hold=3, person="bob", by=WHO, at=1_700_000_000_000, why="no longer of finance"),
+    e.HoldEscalated(hold=3, to=("role:lead", "user:cfo"), at=1_700_000_000_000),
+    e.HoldReassigned(
+        hold=3,
+        by=Principal(id="bob"),
+        instead_of="user:ann",
+        to="user:cy",
+        at=1_700_000_000_000,
+        right="role:operator",
+        of="ann",
+        basis=BASIS,
+        note="She is away.",
+    ),
 )
 """The main specimen of every tag."""
 
@@ -296,6 +339,44 @@ VARIANTS: dict[str, e.AnyEvent] = {
         by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", silenced=(2, 3)
     ),
     "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
+    "vote.cast.1-rejected": e.VoteCast(hold=3, version=2, decision=voted(Rejected(reason="no"))),
+    "hold.opened.1-quorum": e.HoldOpened(
+        hold=1,
+        call="1.0",
+        digest="d" * 64,
+        ask=Approval(),
+        ruling=MANY,
+        approvers=("role:finance",),
+        suspension=1,
+        at=1_700_000_000_000,
+    ),
+    "hold.revised.1-right": e.HoldRevised(
+        hold=3,
+        version=3,
+        args=msgspec.Raw(b'{"amount":20}'),
+        digest="e" * 64,
+        by=Principal(id="bob"),
+        ruling=MANY,
+        approvers=("role:finance",),
+        at=1_700_000_001_000,
+        right="role:finance",
+        of="ann",
+        basis=BASIS,
+        policy_version="3",
+    ),
+    "hold.settled.1-right": e.HoldSettled(hold=3, version=2, decision=voted(Approved())),
+    "hold.settled.1-silent_answer": settled(
+        Expired(silence="answer", answer=msgspec.Raw(b'{"amount":20}'))
+    ),
+    "call.started.1-basis": e.CallStarted(
+        call="2.0",
+        attempt=1,
+        worker="w1",
+        digest="d" * 64,
+        tick=123_456,
+        timeout_ms=30_000,
+        basis=BASIS,
+    ),
 }
 """The other kinds of value that an event of the same tag may carry."""
 

@@ -13,7 +13,6 @@ from sayso.domain.hold import (
     fail,
     hold_id,
     may_decide,
-    named_as,
     read_id,
     reject,
     request_id,
@@ -139,8 +138,3 @@ def test_a_service_that_owns_a_run_is_not_the_person_of_its_name() -> None:
 
     assert named == ("service:ops",)
     assert not may_decide(named, Principal(id="ops"))
-
-
-def test_a_principal_is_meant_by_its_own_name_and_a_person_by_anyone() -> None:
-    assert named_as(Principal(id="ops")) == ("user:ops", "anyone")
-    assert named_as(Principal(kind="service", id="ops")) == ("service:ops",)

@@ -16,6 +16,7 @@ from sayso.domain import events as e
 from sayso.domain.apply_calls import CALL_MOVES
 from sayso.domain.apply_holds import HOLD_MOVES, THENS
 from sayso.domain.call import Call, CallState
+from sayso.domain.handing import reassign
 from sayso.domain.hold import (
     ASK_KINDS,
     Approval,
@@ -28,12 +29,15 @@ from sayso.domain.hold import (
 )
 from sayso.domain.hold import answer as answered
 from sayso.domain.lifecycle import FINAL, LEGAL, OPEN, TRANSITIONS, apply, epilogue
+from sayso.domain.people import unrecorded
+from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.standing import has_work, startable, status_of, strand_due
-from sayso.domain.value import CLOCK
+from sayso.domain.value import CLOCK, Principal
 from sayso.errors import IllegalEvent
 
 from .build import (
+    ANN,
     APPROVE,
     DELEGATION,
     DONE,
@@ -58,6 +62,7 @@ from .build import (
     step_doubted,
 )
 from .forge import (
+    HOUR,
     PAID,
     TIMED,
     VALUE,
@@ -73,6 +78,12 @@ from .forge import (
     wondered,
 )
 
+MANY = Require(
+    approvers=("owner", "user:ann"),
+    quorum=2,
+    escalate_after_ms=HOUR,
+    escalate_to=("user:cy",),
+)
 TYPES: tuple[type[e.Event], ...] = get_args(e.AnyEvent)
 
 
@@ -141,6 +152,9 @@ def tell_stories() -> Stories:
     s.go(started(), answer(started()), PAID)
     for run in (timed, busy):
         tell_of_others(s, run)
+    many = held("d", ruling=MANY)
+    for run in (many, begin(held("d", ruling=MANY, ready=("r",)))):
+        tell_of_people(s, run)
     tell_of_bodies(s)
     return s
 
@@ -153,6 +167,16 @@ def tell_of_others(s: Stories, run: Run) -> None:
     beside = s.go(run, e.StrandOpened(strand="item.2"))
     changed = s.go(beside, e.StrandChanged(strand="item.2", data=VALUE))
     s.go(changed, e.StrandClosed(strand="item.2"))
+
+
+def tell_of_people(s: Stories, run: Run) -> None:
+    """What several persons do who are asked, and time."""
+    voted = s.go(run, *settling.settle(run, 1, APPROVE, by=MIRA, now=NOW))
+    s.go(voted, *settling.undo(voted, 1, by=MIRA, now=NOW))
+    s.go(voted, *settling.settle(voted, 1, APPROVE, by=ANN, now=NOW))
+    s.go(voted, *settling.sweep(voted, now=NOW + HOUR))
+    mira, bob = unrecorded(MIRA), unrecorded(Principal(id="bob"))
+    s.go(run, *reassign(run, 1, to=bob, by=mira, now=NOW))
 
 
 def tell_of_bodies(s: Stories) -> None:

@@ -104,14 +104,6 @@ def test_nobody_is_asked_for_leave_in_a_run_that_is_to_end():
     illegal(run, opened(run), match="to end")
 
 
-def test_a_hold_cannot_demand_what_is_not_enforced():
-    run = asked("d")
-
-    for ruling in (Require(quorum=2), Require(not_requester=True)):
-        illegal(run, opened(run, ruling=ruling), match="cannot demand")
-        illegal(held("d"), revised(held("d"), ruling=ruling), match="cannot demand")
-
-
 def test_a_suspension_is_opened_by_one_append():
     run = asked("d", "e", "f")
     one = opened(run)

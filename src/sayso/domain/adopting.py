@@ -137,4 +137,15 @@ def _again(lore: Lore, row: CallRow) -> Require:
 def _doubt_ruling(lore: Lore, row: CallRow) -> Require:
     before = lore.rulings.get(row.ref, Require())
     title = f"Did {row.tool} happen?"
-    return Require(approvers=before.approvers, risk=before.risk, title=title, editable=False)
+    # To run it again is a decision like the first one.
+    return Require(
+        approvers=before.approvers,
+        quorum=before.quorum,
+        not_requester=before.not_requester,
+        escalate_after_ms=before.escalate_after_ms,
+        escalate_to=before.escalate_to,
+        chain=before.chain,
+        risk=before.risk,
+        title=title,
+        editable=False,
+    )

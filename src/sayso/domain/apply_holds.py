@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from sayso.domain import events as e
@@ -23,7 +25,7 @@ from sayso.domain.hold import (
 )
 from sayso.domain.people import resolve_names
 from sayso.domain.question import Question
-from sayso.domain.ruling import OPERATOR, Require
+from sayso.domain.ruling import OPERATOR, Require, anyone
 from sayso.domain.run import CallRow, Refusal, Run, with_call, with_hold
 from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.value import CLOCK, SAYSO, Principal
@@ -106,7 +108,7 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         row = replace(row, version=event.version, digest=event.digest)
     if event.then == "start":
         row = replace(row, approved=False)
-    if kind in ("approval", "in_doubt"):
+    if kind in ("approval", "in_doubt") and _about_call(event):
         row = replace(row, start_by=None)
     if event.then == "continue":
         row = replace(row, step=event.step)
@@ -160,7 +162,7 @@ def vote_cast(run: Run, event: e.VoteCast) -> Run:
     _check_verdict(run, hold, decision)
     if decision.effective_at != decision.at:
         raise IllegalEvent("a vote counts at once: it can be taken back until the hold is settled")
-    if set(decision.persons) & {who for vote in hold.votes for who in vote.persons}:
+    if has_voted(hold, decision.persons):
         raise IllegalEvent(f"{decision.by} has voted on hold {hold.n}, or somebody for them")
     if not isinstance(decision.verdict, Approved | Rejected) or missing(hold, decision) < 1:
         raise IllegalEvent(f"this settles hold {hold.n}, and is no vote")
@@ -190,12 +192,22 @@ def hold_escalated(run: Run, event: e.HoldEscalated) -> Run:
 def hold_reassigned(run: Run, event: e.HoldReassigned) -> Run:
     """Ask somebody else instead."""
     hold = _open_hold(run, event.hold)
-    if event.right == OPERATOR and event.basis:
+    if event.right == OPERATOR and event.basis and event.by.kind == "person":
         _check_in_time(hold, event.at)
     else:
         _check_decider(run, hold, event, event.at)
+        own = (event.right,) if event.right else (f"user:{event.by.id}", anyone)
+        if event.instead_of not in own:
+            raise IllegalEvent(f"{event.by} is not asked as {event.instead_of!r}")
     if hold.child or event.instead_of not in hold.approvers or not event.to.startswith("user:"):
         raise IllegalEvent(f"hold {hold.n} cannot be handed over to {event.to}")
+    named = event.instead_of.startswith("user:") and event.right != OPERATOR
+    if hold.together or (max(hold.quorum, hold.reject_quorum) > 1 and not named):
+        raise IllegalEvent(f"hold {hold.n} is not handed over to one person")
+    if event.to.removeprefix("user:") in requesters(run, hold):
+        raise IllegalEvent(f"hold {hold.n} is for others than who asked for it")
+    if has_voted(hold, {event.by.id, event.of, event.instead_of.removeprefix("user:")}):
+        raise IllegalEvent(f"who has voted on hold {hold.n} does not hand it over as well")
     approvers = [event.to if who == event.instead_of else who for who in hold.approvers]
     return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers))))
 
@@ -294,6 +306,10 @@ def _check_ruling(ruling: Require, kind: str) -> None:
     many = max(ruling.quorum, ruling.reject_quorum) > 1
     if many and kind not in ("approval", "in_doubt"):
         raise IllegalEvent(f"a quorum is for approvals: {kind!r} is settled by one person")
+    if ruling.on_silence == "answer" and kind != "question":
+        raise IllegalEvent("silence answers nothing but a question")
+    if ruling.escalations and kind == "delegation":
+        raise IllegalEvent("what another run works on is decided by nobody, however late")
 
 
 def _last_silence(ruling: Require) -> str:
@@ -328,9 +344,19 @@ def missing(hold: Hold, decision: Decision) -> int:
     if not isinstance(decision.verdict, Approved | Rejected):
         return 0
     kind = type(decision.verdict)
-    said = {decision.by.id} | {vote.by.id for vote in hold.votes if isinstance(vote.verdict, kind)}
+    # Whoever says it twice, once for themselves and once for somebody else, has said it once.
+    others = [
+        vote
+        for vote in hold.votes
+        if isinstance(vote.verdict, kind) and not {*vote.persons} & {*decision.persons}
+    ]
     needed = hold.quorum if kind is Approved else hold.reject_quorum
-    return max(needed - len(said), 0)
+    return max(needed - len(others) - 1, 0)
+
+
+def has_voted(hold: Hold, persons: Iterable[str]) -> bool:
+    """Tell whether one of these has voted, or somebody for them."""
+    return not {who for vote in hold.votes for who in vote.persons}.isdisjoint(persons)
 
 
 def _check_in_time(hold: Hold, at: int) -> None:
@@ -364,7 +390,8 @@ def _check_verdict(run: Run, hold: Hold, decision: Decision) -> None:
         case Expired(silence=silence, answer=answer):
             if decision.by != CLOCK or hold.deadline is None or decision.at < hold.deadline:
                 raise IllegalEvent("expiry is nobody's decision, and not before the deadline")
-            if silence != hold.on_silence or (answer is not None) != (silence == "answer"):
+            said = "" if answer is None else bytes(answer).decode()
+            if (silence, said) != (hold.on_silence, hold.silent_answer):
                 raise IllegalEvent(f"silence means {hold.on_silence!r} here, not {silence!r}")
         case verdict:
             _check_decider(run, hold, decision, decision.at)
@@ -403,7 +430,7 @@ def _refused(run: Run, hold: Hold, decision: Decision) -> str:
     match decision.verdict:
         case Rejected():
             kinds = ("approval", "question", "external")
-        case Expired():
+        case Expired(answer=None):
             kinds = ("approval", "question")
         case _:
             return ""

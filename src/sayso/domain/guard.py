@@ -94,8 +94,8 @@ def _conditions(hold: Hold | None, event: e.Event) -> list[Condition]:
             | e.HoldReassigned(hold=n)
         ):
             return [] if deadline is None else [Before(at=deadline, hold=n)]
-        case e.HoldEscalated(hold=n):
-            return [Since(at=rung.at, hold=n) for rung in hold.ladder[:1]]
+        case e.HoldEscalated(hold=n, at=at):
+            return [Since(at=at, hold=n)]
         case e.DecisionEffective(hold=n) if effective_at is not None:
             return [Since(at=effective_at, hold=n)]
         case e.DecisionUndone(hold=n) if effective_at is not None:

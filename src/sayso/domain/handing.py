@@ -8,7 +8,7 @@ Rule 2: nobody is asked in place of several.
 from __future__ import annotations
 
 from sayso.domain import events as e
-from sayso.domain.apply_holds import requesters
+from sayso.domain.apply_holds import has_voted, requesters
 from sayso.domain.entitled import decidable, expiry, recorded_right
 from sayso.domain.hold import Hold, hold_id, name_approvers
 from sayso.domain.people import Authority, Right
@@ -29,13 +29,16 @@ def reassign(
         raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: no person who may decide")
     if to.is_one_of(requesters(run, hold)):
         raise NotAllowed(f"{name!r} cannot be handed over to {to.by}, who asked for it")
-    target = f"user:{to.by.id}"
-    if target in hold.approvers:
+    # By whatever name: two names of one person would be asked in place of two persons.
+    asked_already = to.right(who for who in hold.approvers if who.startswith("user:"))
+    if asked_already is not None and not asked_already.of:
         return []
-    named = right.name.startswith("user:")
-    instead_of = right.name if right.name in hold.approvers else hold.approvers[0]
-    if not named:
-        theirs = to.right(hold.approvers)
+    if has_voted(hold, {by.by.id, *by.also, right.of}):
+        raise WrongVerdict(f"{by.by} has voted on {name!r}: take that back first, undo(...)")
+    instead_of = right.name
+    if not right.name.startswith("user:"):
+        # An operator speaks for all who are asked, everybody else for those they are one of.
+        theirs = to.right(hold.approvers if right.name == OPERATOR else [right.name])
         if theirs is None:
             asked = name_approvers(hold.approvers)
             raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: it asks {asked}")
@@ -46,7 +49,7 @@ def reassign(
         hold=n,
         by=by.by,
         instead_of=instead_of,
-        to=target,
+        to=f"user:{to.by.id}",
         at=now,
         right=OPERATOR if right.name == OPERATOR else recorded_right(by, right),
         of=right.of,

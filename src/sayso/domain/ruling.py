@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from sayso.domain.value import Tagged, Value
 from sayso.errors import BadPolicy
@@ -167,12 +167,14 @@ def require(
     within_ms = None if within is None else duration_ms(within)
     _check_silence(on_silence, risk, within_ms, answered=answered)
     ladder = _ladder(escalate_after, escalate_to, escalate, within_ms, on_silence)
-    _check_quorum(quorum, reject_quorum, who, ladder, answered=answered)
+    four_eyes = _flag(not_requester, "not_requester")
+    most = _at_most(who, ladder, not_requester=four_eyes)
+    _check_quorum(quorum, reject_quorum, most, answered=answered)
     return Require(
         approvers=who,
         quorum=quorum,
         reject_quorum=reject_quorum,
-        not_requester=_flag(not_requester, "not_requester"),
+        not_requester=four_eyes,
         within_ms=within_ms,
         on_silence=on_silence,
         start_by_ms=None if start_by is None else duration_ms(start_by),
@@ -226,10 +228,10 @@ def _ladder(
     on_silence: str,
 ) -> tuple[Escalation, ...]:
     """Read who is asked as well as time goes by."""
-    who = _named(to)
+    who, steps = _named(to), _steps(more)
     found: list[Escalation] = []
     if on_silence == "escalate":
-        if not who or after is not None or more:
+        if not who or after is not None or steps:
             raise BadPolicy("on_silence='escalate' takes escalate_to, and its time from `within`")
         assert within_ms is not None, "silence has an end"
         found = [Escalation(after_ms=within_ms, to=who)]
@@ -237,10 +239,7 @@ def _ladder(
         raise BadPolicy("escalate_after and escalate_to go together: after how long, and to whom")
     elif after is not None:
         found = [Escalation(after_ms=duration_ms(after), to=who)]
-    for step in more:
-        if not isinstance(step, tuple | list) or len(step) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]  # noqa: PLR2004
-            raise BadPolicy(f"escalate is a list of pairs such as ('4h', role('x')), not {step!r}")
-        found.append(Escalation(after_ms=duration_ms(step[0]), to=_named(step[1])))
+    found += [Escalation(after_ms=duration_ms(ms), to=_named(names)) for ms, names in steps]
     for one in found:
         if not one.to:
             raise BadPolicy("an escalation names whom it goes to")
@@ -254,24 +253,47 @@ def _ladder(
     return tuple(found)
 
 
-def _check_quorum(
-    quorum: int,
-    reject_quorum: int,
-    who: tuple[str, ...],
-    ladder: tuple[Escalation, ...],
-    *,
-    answered: bool,
-) -> None:
+def _steps(
+    more: Iterable[tuple[str | float, str | Iterable[str]]],
+) -> list[tuple[str | float, str | Iterable[str]]]:
+    try:
+        steps = list(more)
+    except TypeError:
+        steps = [more]  # It is shown to be none below.
+    for step in steps:
+        if not isinstance(step, tuple | list) or len(step) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]  # noqa: PLR2004
+            raise BadPolicy(f"escalate is a list of pairs such as ('4h', role('x')), not {step!r}")
+    return steps  # pyright: ignore[reportReturnType]
+
+
+def _at_most(
+    who: tuple[str, ...], ladder: tuple[Escalation, ...], *, not_requester: bool
+) -> int | None:
+    """Say how many different persons can ever decide; None if nobody knows."""
+    named = {*(who or (owner,)), *(name for step in ladder for name in step.to)}
+    if anyone in named or any(name.startswith("role:") for name in named):
+        return None
+    # The owner is one person, and so is everybody who is named. Whoever owns a run has asked for
+    # what it does.
+    return len(named - {owner} if not_requester else named)
+
+
+def enough(quorum: int, who: tuple[str, ...]) -> bool:
+    """Tell whether so many persons can be found among these, as far as their names tell."""
+    most = _at_most(who, (), not_requester=False)
+    return most is None or most >= quorum
+
+
+def _check_quorum(quorum: int, reject_quorum: int, most: int | None, *, answered: bool) -> None:
+    if most == 0:
+        raise BadPolicy("not_requester asks others than the owner: name somebody, or anyone")
     for number, word in ((quorum, "quorum"), (reject_quorum, "reject_quorum")):
         if type(number) is not int or not 1 <= number <= QUORUM_MAX:
             raise BadPolicy(f"{word} is a number from 1 to {QUORUM_MAX}, not {number!r}")
         if number > 1 and answered:
             raise BadPolicy(f"a {word} is for approvals: an answer is one person's")
-        # The owner is one person, and so is everybody who is named.
-        named = {*(who or (owner,)), *(name for step in ladder for name in step.to)}
-        persons = [name for name in named if not name.startswith("role:")]
-        if anyone not in named and len(persons) == len(named) < number:
-            raise BadPolicy(f"a {word} of {number} of {len(named)} person(s) can never be reached")
+        if most is not None and most < number:
+            raise BadPolicy(f"a {word} of {number} of {most} person(s) can never be reached")
 
 
 def _flag(value: object, word: str) -> bool:
@@ -304,7 +326,7 @@ def at_risk(ruling: Require, risk: str) -> Require:
     silence = ruling.on_silence
     if highest not in ("low", "medium") and silence == "approve":
         silence = "reject"
-    return msgspec.structs.replace(ruling, risk=highest, on_silence=silence)
+    return replace(ruling, risk=highest, on_silence=silence)
 
 
 def strictest(*rulings: Ruling) -> Ruling:
@@ -312,7 +334,17 @@ def strictest(*rulings: Ruling) -> Ruling:
     strict: Ruling = Proceed()
     for ruling in rulings:
         strict = _stricter(strict, ruling)
-    return strict
+    return _within_reach(strict) if isinstance(strict, Require) else strict
+
+
+def _within_reach(ruling: Require) -> Ruling:
+    """Forbid what would wait for persons who do not exist."""
+    most = _at_most(ruling.approvers, ruling.escalations, not_requester=ruling.not_requester)
+    if most is not None and most < ruling.quorum:
+        return Forbid(why=f"nobody can allow it: {ruling.rule!r} asks more persons than may say so")
+    # As many as there are can always say no.
+    fewer = _least(ruling.reject_quorum, most) or 1
+    return ruling if fewer == ruling.reject_quorum else replace(ruling, reject_quorum=fewer)
 
 
 def _stricter(one: Ruling, two: Ruling) -> Ruling:
@@ -328,16 +360,14 @@ def _both(one: Require, two: Require) -> Ruling:
     common = common_approvers(one.approvers, two.approvers)
     if common is None:
         return Forbid(why=f"the rules {one.rule!r} and {two.rule!r} name no approver in common")
+    one, two = _spelled_out(one), _spelled_out(two)
     silences = {one.on_silence, two.on_silence}
-    strict = (s for s in ("fail", "cancel", "reject", "escalate", "answer") if s in silences)
-    silence = next(strict, "approve")
+    silence = next((s for s in ("fail", "cancel", "reject", "answer") if s in silences), "approve")
     within_ms = _least(one.within_ms, two.within_ms)
-    ladder = _both_ladders(one, two, within_ms, silence)
-    if silence == "escalate" and not ladder:
-        silence = "reject"
+    ladder = _both_ladders(one, two, common, within_ms)
     # Both of one of them: half of each may be no way to decide a turn.
     batch = two if two.resolve or two.siblings else one
-    both = msgspec.structs.replace(
+    both = replace(
         one,
         approvers=common,
         quorum=max(one.quorum, two.quorum),
@@ -361,21 +391,39 @@ def _both(one: Require, two: Require) -> Ruling:
     return at_risk(both, two.risk)
 
 
+def _spelled_out(ruling: Require) -> Require:
+    """Say what silence that escalates means: a no after twice the time. Only so can it be compared
+    with what others mean by theirs.
+    """
+    if ruling.on_silence != "escalate":
+        return ruling
+    within_ms = None if ruling.within_ms is None else ruling.within_ms * 2
+    return replace(ruling, on_silence="reject", within_ms=within_ms)
+
+
 def _both_ladders(
-    one: Require, two: Require, within_ms: int | None, silence: str
+    one: Require, two: Require, common: tuple[str, ...], within_ms: int | None
 ) -> tuple[Escalation, ...]:
-    """Keep of two rulings' escalations those whom the other one names as well."""
-    steps: dict[int, tuple[str, ...]] = {}
-    for mine, other in ((one, two), (two, one)):
-        named = {*other.approvers, *(name for step in other.escalations for name in step.to)}
-        for step in mine.escalations:
-            free = not other.approvers or anyone in named
-            to = tuple(name for name in step.to if free or name in named)
-            after = within_ms if silence == "escalate" and within_ms else step.after_ms
-            late = silence != "escalate" and within_ms is not None and after >= within_ms
-            if to and not late:
-                steps[after] = tuple(dict.fromkeys((*steps.get(after, ()), *to)))
-    return tuple(Escalation(after_ms=after, to=to) for after, to in sorted(steps.items()))
+    """Ask of two rulings' people as time goes by those whom both name by then."""
+    steps: dict[int, list[str]] = {}
+    everybody = [name for each in (one, two) for step in each.escalations for name in step.to]
+    for name in dict.fromkeys((*one.approvers, *two.approvers, *everybody)):
+        times = _asked_from(one, name), _asked_from(two, name)
+        if name in common or times[0] is None or times[1] is None:
+            continue
+        after = max(times[0], times[1])
+        if after and (within_ms is None or after < within_ms):
+            steps.setdefault(after, []).append(name)
+    return tuple(Escalation(after_ms=after, to=tuple(to)) for after, to in sorted(steps.items()))
+
+
+def _asked_from(ruling: Require, name: str) -> int | None:
+    """Say after how long somebody of this name may decide; None: never."""
+    if {name, anyone} & {*ruling.approvers}:
+        return 0
+    steps = (step.after_ms for step in ruling.escalations if {name, anyone} & {*step.to})
+    # A rule that names nobody leaves it to the other one, but for whom it brings in later.
+    return min(steps, default=None if ruling.approvers else 0)
 
 
 def _least(*given: int | None) -> int | None:

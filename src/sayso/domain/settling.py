@@ -129,7 +129,7 @@ def settle(
         of=right.of,
         basis=right.basis,
     )
-    _check_voted(hold, decision)
+    _check_voted(hold, decision, who)
     if missing(hold, decision):
         vote = replace(decision, effective_at=now)
         return [e.VoteCast(hold=n, version=hold.version, decision=vote)]
@@ -137,9 +137,11 @@ def settle(
     return _settled(run, hold, decision) if alone else [_settling(hold, decision)]
 
 
-def _check_voted(hold: Hold, decision: Decision) -> None:
+def _check_voted(hold: Hold, decision: Decision, who: Authority) -> None:
     """Refuse to count somebody twice. Whoever has said yes may still say no, if one no decides."""
-    before = [vote for vote in hold.votes if not set(vote.persons).isdisjoint(decision.persons)]
+    # They may have voted by an identity that nobody knew to be theirs yet.
+    mine = {*decision.persons, *who.also}
+    before = [vote for vote in hold.votes if not mine.isdisjoint(vote.persons)]
     last_word = isinstance(decision.verdict, Rejected) and hold.reject_quorum == 1
     if not before or not isinstance(decision.verdict, Approved | Rejected) or last_word:
         return
@@ -191,15 +193,17 @@ def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
     whoever made it may.
     """
     hold = run.hold(n)
-    if hold is not None and hold.decision is None and any(one.by == by for one in hold.votes):
-        return [e.VoteUndone(hold=n, person=by.id, by=by, at=now)]
-    if hold is None or hold.decision is None or now >= hold.decision.effective_at:
+    if hold is None:
         raise CannotUndo
-    if hold.decision.by != by:
-        raise NotAllowed("only whoever decided may take the decision back")
     members = [other for other in run.holds if other.suspension == hold.suspension]
     # What was decided together is taken back together.
     undone = [other for other in members if other.together] if hold.together else [hold]
+    if hold.decision is None and any(vote.by == by for vote in hold.votes):
+        return [e.VoteUndone(hold=other.n, person=by.id, by=by, at=now) for other in undone]
+    if hold.decision is None or now >= hold.decision.effective_at:
+        raise CannotUndo
+    if hold.decision.by != by:
+        raise NotAllowed("only whoever decided may take the decision back")
     return [e.DecisionUndone(hold=other.n, by=by, at=now) for other in undone]
 
 

@@ -28,7 +28,7 @@ from sayso.domain.hold import (
 )
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.people import Authority, Basis, unrecorded
-from sayso.domain.ruling import Require, common_approvers
+from sayso.domain.ruling import Require, common_approvers, enough
 from sayso.domain.run import CallRow, Run, Status
 from sayso.domain.settling import Draft, declined_by_end, withdraw
 from sayso.domain.standing import startable, status_of, strand_due
@@ -139,34 +139,49 @@ def open_holds(
     common = _in_common(run, decided)
     together = resolve == "together" and len(decided) > 1 and common is not None
     withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
-    silences = {request.ruling.on_silence for request in decided}
     first = draft.run.suspensions + 1
     for request in requests:
         joint = together and isinstance(request.ask, Approval)
         within = min(withins, default=None) if joint else request.ruling.within_ms
-        asked = _joint(request, silences, common or ()) if joint else request
+        asked = _joint(request, decided, common or ()) if joint else request
         draft.add(_opened(draft.run, asked, within, now, suspension=first, together=joint))
     return draft.events
 
 
-def _in_common(run: Run, requests: Iterable[HoldRequest]) -> tuple[str, ...] | None:
-    """Name those who may decide each of these; None if there is nobody."""
+def _in_common(run: Run, requests: Sequence[HoldRequest]) -> tuple[str, ...] | None:
+    """Name those who may decide each of these; None if there is nobody, or are too few."""
     common: tuple[str, ...] | None = ()
     for request in requests:
         # The owner by name: whoever decides them all must be good for each, also when it starts.
         named = resolve_approvers(request.ruling, run.by)
         common = None if common is None else common_approvers(common, named)
-    return common
+    if common is None:
+        return None
+    quorum = max((request.ruling.quorum for request in requests), default=1)
+    mine = resolve_approvers(Require(), run.by)
+    left = tuple(who for who in common if not _four_eyes(requests) or who not in mine)
+    return common if left and enough(quorum, left) else None
 
 
-def _joint(request: HoldRequest, silences: set[str], approvers: tuple[str, ...]) -> HoldRequest:
+def _four_eyes(requests: Iterable[HoldRequest]) -> bool:
+    return any(request.ruling.not_requester for request in requests)
+
+
+def _joint(
+    request: HoldRequest, members: Sequence[HoldRequest], approvers: tuple[str, ...]
+) -> HoldRequest:
     """Make a request one of several that are decided alike, also by silence."""
-    silence = silences.copy().pop() if len(silences) == 1 else "reject"
+    silences = {member.ruling.on_silence for member in members}
+    silence = silences.pop() if len(silences) == 1 else "reject"
     ruling = msgspec.structs.replace(
         request.ruling,
         approvers=approvers,
         editable=False,
         on_silence="reject" if silence == "escalate" else silence,
+        # As many for each as for the strictest: one would be let go before the others.
+        quorum=max(member.ruling.quorum for member in members),
+        reject_quorum=min(member.ruling.reject_quorum for member in members),
+        not_requester=_four_eyes(members),
         # Who is asked later would be asked for one of them and not for the others.
         escalate_after_ms=None,
         escalate_to=(),
