@@ -70,7 +70,7 @@ class SignInDesk:
 
     async def url(self, hold: str, *, by: Principal) -> str:
         """Say where the person whom a hold asks signs in; see `Sayso.sign_in_url`."""
-        found, ask = await self._asked(hold, by)
+        found, ask, by = await self._asked(hold, by)
         client = self._signed_in.client(ask.provider)
         # What was allowed for other calls since then is asked for again, or they would lose it.
         granted = await self._signed_in.granted(found.project, by.id, ask.provider)
@@ -89,10 +89,10 @@ class SignInDesk:
         """Finish a sign-in, and give the id of its hold; see `Sayso.oauth_callback`."""
         client, facts = self._read(state)
         person = Principal(id=facts.person)
-        if by is not None and by != person:
-            raise NotAllowed(f"{by} comes back from a sign-in that {person} was sent to")
         client.check_issuer(issuer)
-        found, ask = await self._asked(facts.hold_id, person)
+        found, ask, _ = await self._asked(facts.hold_id, person)
+        if by is not None and await self._desk.acting(found.project, by) != person:
+            raise NotAllowed(f"{by} comes back from a sign-in that {person} was sent to")
         if ask.provider != facts.provider:
             raise BadState("the state of the sign-in is for another provider", reason="provider")
         if error is not None:
@@ -119,7 +119,9 @@ class SignInDesk:
                 other = error
         raise other
 
-    async def _asked(self, hold: str, by: Principal) -> tuple[HoldFound, SignIn | Consent]:
+    async def _asked(
+        self, hold: str, by: Principal
+    ) -> tuple[HoldFound, SignIn | Consent, Principal]:
         """Find an open hold that asks this person to sign in, or say why not."""
         place = read_id("hold", hold)
         known = place is not None and is_run_id(place[0])
@@ -129,12 +131,13 @@ class SignInDesk:
         ask = _sign_in_of(found)
         if ask is None:
             raise WrongVerdict(f"{hold!r} asks {found.row.kind!r}, not for a sign-in: decide it")
+        by = await self._desk.acting(found.project, by)
         if not may_decide(found.row.who, by, found.row.kind):
             whom = name_approvers(found.row.who)
             raise NotAllowed(f"{by} cannot sign in for {hold!r}: it asks {whom}")
         if found.row.status != "open":
             raise what_stands(found, by)
-        return found, ask
+        return found, ask, by
 
     async def _denied(self, found: HoldFound, facts: StateFacts, error: str) -> None:
         if error == _DENIED:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sayso.domain import events as e
 from sayso.domain.apply_holds import has_voted, requesters
 from sayso.domain.entitled import decidable, expiry, recorded_right
-from sayso.domain.hold import Hold, hold_id, name_approvers
+from sayso.domain.hold import SIGN_INS, Hold, hold_id, name_approvers
 from sayso.domain.people import Authority, Right
 from sayso.domain.ruling import OPERATOR
 from sayso.domain.run import Run
@@ -23,6 +23,8 @@ def reassign(
     """Let somebody else decide in one's place."""
     hold, right = _handed(run, n, by, now)
     name = hold_id(run.id, n)
+    if hold.kind in SIGN_INS:
+        raise WrongVerdict(f"{name!r} asks for a sign-in, and nobody signs in for somebody else")
     if hold.together:
         raise WrongVerdict(f"{name!r} is decided with others, and handed over with none")
     if to.by.kind != "person" or not to.active:
