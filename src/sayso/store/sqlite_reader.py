@@ -49,6 +49,17 @@ select r.id, r.agent, r.owner, w.boot, w.lease_until
 from runs r left join workers w on w.id = r.owner
 where r.status = 'running' and r.owner > '' order by r.owner, r.k
 """
+_WORKERS = """
+select r.owner, w.boot, w.lease_until, count(*)
+from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > '' group by r.owner
+union all
+select id, boot, lease_until, 0 from workers w
+where not exists (select 1 from runs where status = 'running' and owner = w.id)
+order by 1
+"""
+_FREE = "select count(*) from runs where status = 'running' and owner = ''"
+_LAST_AT = "select at from journal order by position desc limit 1"
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
@@ -121,6 +132,19 @@ class Reader:
     def owned(self) -> list[tuple[str, str, str, str | None, int | None]]:
         """Every running run that has an owner: run, agent, worker, its boot id and its lease."""
         return cast("Any", self._all(_OWNED, ()))
+
+    def workers(self) -> list[tuple[str, str | None, int | None, int]]:
+        """Every worker, and everyone who owns a running run: its boot id, its lease, how many."""
+        return cast("Any", self._all(_WORKERS, ()))
+
+    def free(self) -> int:
+        """How many runs are running and have no owner."""
+        return self._all(_FREE, ())[0][0]
+
+    def last_at(self) -> int:
+        """Store time of the last entry of all."""
+        found = self._all(_LAST_AT, ())
+        return found[0][0] if found else 0
 
     def runs(self, query: RunQuery) -> list[RunRow]:
         where, bindings = ["1"], list[Any]()
