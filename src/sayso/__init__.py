@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.planner import Planner
     from sayso.agents.policy_file import PolicyFile, load_policy
+    from sayso.engine.doctor import Report
     from sayso.engine.form import make_form_question as question
+    from sayso.store.checkup import Finding
 
 __all__ = [
     "Agent",
@@ -61,6 +63,7 @@ __all__ = [
     "Delta",
     "Effect",
     "Failed",
+    "Finding",
     "Forbid",
     "Grant",
     "Happened",
@@ -86,6 +89,7 @@ __all__ = [
     "Question",
     "Recorded",
     "Rendering",
+    "Report",
     "Require",
     "Returned",
     "Rule",
@@ -121,11 +125,13 @@ __all__ = [
 
 # What a process that only resumes a run does not need; it is imported when it is first named.
 _LATER = {
+    "Finding": ("sayso.store.checkup", "Finding"),
     "Machine": ("sayso.agents.machine", "Machine"),
     "Node": ("sayso.agents.node", "Node"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
     "Planner": ("sayso.agents.planner", "Planner"),
     "PolicyFile": ("sayso.agents.policy_file", "PolicyFile"),
+    "Report": ("sayso.engine.doctor", "Report"),
     "ask_user": ("sayso.agents.builtin", "ask_user"),
     "load_policy": ("sayso.agents.policy_file", "load_policy"),
     "question": ("sayso.engine.form", "make_form_question"),

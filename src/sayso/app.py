@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -32,11 +32,15 @@ from sayso.errors import (
 )
 from sayso.given import (
     check_sign_in,
+    look_for_ring,
 )
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
+
+if TYPE_CHECKING:
+    from sayso.engine.doctor import Report
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -330,6 +334,20 @@ class Sayso(Wired):
         if type(after) is not int:
             raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
+
+    async def doctor(self, progress: Callable[[Report], None] | None = None) -> Report:
+        """Look everything over, and change nothing: the store, the tools, and whether the agents of
+        now can go on with every open run. `progress` hears of it after every run.
+        """
+        from sayso.engine.doctor import examine
+
+        parts = self._open_parts
+        return await examine(
+            parts,
+            keys=look_for_ring(parts.store),
+            knows_code=len(self._drivers) > 1 or bool(self._single.tools),
+            progress=progress,
+        )
 
     async def sweep(self) -> int:
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""

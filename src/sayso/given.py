@@ -12,7 +12,7 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadProvider, BadSetup, BadTool
+from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 
@@ -35,6 +35,18 @@ def load_keys(store: Store) -> KeyRing:
     if ring is None:
         ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})
     return ring
+
+
+def look_for_ring(store: Store) -> KeyRing | None:
+    """Give the key ring that belongs to a store, and make none; None if it cannot be used."""
+    from sayso.store.keyring import VARIABLE, KeyRing
+
+    if store.name == "memory:" and not os.environ.get(VARIABLE):
+        return _OF_MEMORY.get(store)
+    try:
+        return KeyRing.look(store.name)
+    except BadKeys:
+        return None  # What is wrong with it is a finding of the store's own checkup.
 
 
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:

@@ -258,6 +258,7 @@ class Sayso(_Bridged[_app.Sayso]):
     sign_in_url = _bridge(_app.Sayso.sign_in_url)
     oauth_callback = _bridge(_app.Sayso.oauth_callback)
     sweep = _bridge(_app.Sayso.sweep)
+    doctor = _bridge(_app.Sayso.doctor)
     cancel = _of_run(_app.Sayso.cancel)
     redact = _of_run(_app.Sayso.redact)
 

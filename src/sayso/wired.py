@@ -8,10 +8,11 @@ import asyncio
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
@@ -231,3 +232,24 @@ class Wired:
         assert self._open_parts
         assert self._desk is not None
         return self._desk
+
+
+W = TypeVar("W", bound=Wired)
+
+
+def only_looking(app: W, store: str | Path | None = None) -> W:
+    """Give an app, which must not be open, as one that only looks: it has no worker, and is over
+    another store if one is named. For commands that are given somebody's app.
+    """
+    if app._parts is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        raise BadSetup("this Sayso is open already")
+    other = copy(app)
+    other._work = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if store is not None:
+        other._where, other._owns_store = store, True  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return other
+
+
+def where_is(app: Wired) -> str | Path | Store:
+    """Give the store of an app as it was named, open or not."""
+    return app._where  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

@@ -72,6 +72,7 @@ def test_what_is_encrypted_is_bound_to_its_purpose_and_place():
     sealed = keys.encrypt("secret", b"4111", b"hold_1")
 
     assert b"4111" not in sealed
+    assert keys.decrypt("secret", sealed, b"hold_1") == b"4111"
     assert sealed != keys.encrypt("secret", b"4111", b"hold_1")
     for purpose, data, place in (
         ("other", sealed, b"hold_1"),

@@ -28,6 +28,7 @@ class Builtin:
     name = ""
     version = "1"
     effect = Effect.NONE
+    effect_declared = True
     risk = "low"
     timeout_ms = 300_000
     approval: Require | None = None

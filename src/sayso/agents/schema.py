@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
 from sayso.agents.signature import REQUIRED, Parameter, check_open
-from sayso.domain.digest import decode_value, encode_value
+from sayso.domain.digest import decode_value, encode_value, same_but_for_order
 from sayso.errors import BadAgent, BadTool, BadValue, describe
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Arguments:
             f"the arguments of {self._tool!r} do not fit it any more",
         )
         again = _guarded(lambda: _dump(model), f"the arguments of {self._tool!r} changed")
-        if again != data and _unordered(decode_value(again)) != _unordered(decode_value(data)):
+        if not same_but_for_order(again, data):
             raise BadValue(f"{self._tool!r} reads its arguments otherwise than they were shown")
         return {name: getattr(model, field) for field, name in self._fields.items()}
 
@@ -141,16 +141,6 @@ def read_state(node: str, kind: Any) -> State:
 def _keys(data: bytes) -> set[str]:
     value = decode_value(data)
     return set(cast("dict[str, Any]", value)) if type(value) is dict else set()
-
-
-def _unordered(value: Any) -> Any:
-    """Make values comparable that differ only in the order of what may have been a set."""
-    if isinstance(value, dict):
-        return {key: _unordered(child) for key, child in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        children = [_unordered(child) for child in cast("list[Any]", value)]
-        return sorted(encode_value(child).decode() for child in children)
-    return value
 
 
 def _make_model(

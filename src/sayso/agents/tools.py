@@ -79,6 +79,7 @@ class FunctionTool(Generic[P, R]):
         durable: bool = False,
         answered: Answered | None = None,
         sign_in: SignIn | None = None,
+        effect_declared: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
@@ -87,6 +88,7 @@ class FunctionTool(Generic[P, R]):
         self.description = description
         self.version = version
         self.effect = effect
+        self.effect_declared = effect_declared
         self.risk = risk
         self.timeout_ms = timeout_ms
         self.approval = approval
@@ -329,6 +331,7 @@ def make_tool(
         durable=durable,
         answered=answered,
         sign_in=_sign_in(name, sign_in),
+        effect_declared=effect is not None,
     )
 
 

@@ -22,7 +22,7 @@ CANNOT = 2
 """Exit code: it could not be done. Click uses the same for a wrong command line."""
 INTERRUPTED = 130
 
-_COMMANDS = ("adopt", "audit", "demo", "export", "policy", "show")
+_COMMANDS = ("adopt", "audit", "demo", "doctor", "export", "policy", "show")
 
 
 class _Sayso(click.Group):
@@ -93,6 +93,7 @@ def main(ctx: click.Context) -> None:
       sayso export RUN --db pay.db    write a whole run as signed JSON
       sayso adopt FILE --db pay.db    take in a run from another store
       sayso policy test policy.yaml   try a policy file out
+      sayso doctor pay:app            look a store and an app over
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -61,7 +61,7 @@ async def propose_starts(
                 run,
                 row,
                 transcript,
-                tools=_tools_of(driver, scene, row),
+                tools=tools_of(driver, scene, row),
                 checks=checks,
                 now=parts.store.now(),
             ),
@@ -99,7 +99,8 @@ async def propose_starts(
     return Proposal(verb, args=args, tick=tick, items=uses.items)
 
 
-def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
+def tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
+    """Give the tools that a call can be of: for a command, what can be invoked where it was."""
     command = scene.transcript.commands.get(row.ref)
     # What could be invoked when it was asked for may not be there any more when it is allowed.
     return driver.tools if command is None else driver.commands_of(scene, command[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
 from sayso.engine.grants import Found, Grants
 from sayso.engine.people import Records
-from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.engine.ports import AskedCall, Driver, Intervention, Tool
 from sayso.engine.still import Still, still_allowed
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, SignInFailed, contained
@@ -307,6 +307,18 @@ class Gate:
             for each in checks:
                 ruling = strictest(ruling, await self._intervene(each, facts))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
+
+    def may_hold(self, tool: Tool, drivers: Iterable[Driver] = ()) -> bool:
+        """Tell whether calls of a tool could be put to people at all: by its own flag, by a rule
+        that names it, or by a check, of the app or of an agent that has it.
+        """
+        mine = [driver for driver in drivers if tool in driver.tools.values()]
+        return (
+            tool.approval is not None
+            or self._check is not None
+            or any(driver.check_for_intervention is not None for driver in mine)
+            or any(rule.names(tool.name) for rule in self.policy.rules)
+        )
 
     def doubt_ruling(
         self, run: Run, tool: Tool | None, name: str, args: bytes, *, asked: tuple[str, ...] = ()

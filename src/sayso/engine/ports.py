@@ -102,6 +102,11 @@ class Tool(Protocol):
         ...
 
     @property
+    def effect_declared(self) -> bool:
+        """Whether somebody said so, or it is what counts where nobody did."""
+        ...
+
+    @property
     def risk(self) -> str:
         """How bad it would be if it went wrong."""
         ...
@@ -264,6 +269,10 @@ class Driver(Protocol):
 
     def moved(self, scene: Scene, strand: str, moves: Sequence[Any]) -> Sequence[e.Event]:
         """Say what becomes of the run by the moves that a call of this strand has made."""
+        ...
+
+    def lacks(self, scene: Scene) -> Sequence[str]:
+        """Say what an open run needs that this agent does not have any more: one text a fault."""
         ...
 
     def failed(self, strand: str, error: str) -> Change | None:

@@ -88,5 +88,16 @@ class Vault:
         return self._ring
 
 
+def opens_with(ring: KeyRing | None, run_id: str, sealed: str) -> bool:
+    """Tell whether a key ring opens what was sealed for a run; none opens nothing."""
+    if ring is None:
+        return False
+    try:
+        ring.decrypt(_PURPOSE, base64.b64decode(sealed), run_id.encode())
+    except BadKeys:
+        return False
+    return True
+
+
 def _join(step: str, args: bytes) -> bytes:
     return step.encode() + b"\0" + args

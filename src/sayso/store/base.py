@@ -14,6 +14,7 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.checkup import Finding
     from sayso.store.outbox import Outbox
     from sayso.store.shelf import Shelf
 
@@ -412,6 +413,13 @@ class Store(Protocol):
     async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
         """List the runs whose `due_at` is now or earlier by store time, most urgent first; without
         the first `skip`.
+        """
+        ...
+
+    async def checkup(self) -> list[Finding]:
+        """Look the store over: what durability, access and time rest on, its keys, and who works
+        on it. One finding a check, in every store `clock`, `keys` and `workers`; nothing is changed
+        by looking. What is well is found as such.
         """
         ...
 

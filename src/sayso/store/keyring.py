@@ -60,12 +60,20 @@ class KeyRing:
             return cls(_read_keys(re.split(r"[,\s]+", env[VARIABLE].strip(", \n\t")), VARIABLE))
         if store_path is None:
             raise BadKeys(f"there are no keys: set {VARIABLE}")
-        path = Path(os.path.realpath(store_path) + ".keys")
+        path = _beside(store_path)
         text = _read_file(path)
         if text is None:
             _make_file(path)
             text = _read_file(path) or ""
         return cls(_read_keys(text.split(), str(path)))
+
+    @classmethod
+    def look(
+        cls, store_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ
+    ) -> KeyRing | None:
+        """Like `load`, but make nothing: None if there are no keys yet."""
+        there = store_path is not None and os.path.lexists(_beside(store_path))
+        return cls.load(store_path, env) if there or env.get(VARIABLE) else None
 
     def sign(self, purpose: str, data: bytes) -> str:
         """Sign data for a purpose; the signature names the key."""
@@ -128,6 +136,10 @@ class KeyRing:
 def new_key() -> str:
     """Make a key as `SAYSO_KEYS` and the key file have it."""
     return f"k{secrets.token_hex(4)}:{_encode(os.urandom(KEY_BYTES))}"
+
+
+def _beside(store_path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.realpath(store_path) + ".keys")
 
 
 def _read_keys(items: list[str], source: str) -> dict[str, bytes]:

@@ -105,6 +105,11 @@ class Pen:
         self.position = cast("int", self._one(_LAST_POSITION, ())[0] or 0)
         return self.position
 
+    def settings(self) -> dict[str, object]:
+        """Read what durability rests on: it belongs to the connection that writes."""
+        names = ("journal_mode", "synchronous", "foreign_keys", "user_version")
+        return {name: self._conn.pragma(name) for name in names}
+
     def moved_since(self, position: int) -> list[str]:
         """Name the runs that have entries after this position."""
         found = self._conn.execute(_MOVED, (position, MOVED_MAX)).fetchall()

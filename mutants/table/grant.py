@@ -1,0 +1,10 @@
+"""Grants: scope, arguments, end date, use count, revocation.
+
+To be filled by whoever adds the guards.
+"""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = ()
