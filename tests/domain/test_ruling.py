@@ -427,6 +427,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"on_silence": "answer", "within": "1h"}, "is for questions"),
     ({"on_silence": "answer", "answered": True}, "needs `within`"),
+    ({"on_silence": "answer", "within": "1h", "answered": True, "outside": True}, "questions"),
     ({"approvers": ["role:"]}, "not an approver"),
     ({"approvers": ["role: finance"]}, "not an approver"),
     ({"approvers": ["role:finance "]}, "not an approver"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sayso.domain.hold import External
+from sayso.domain.hold import External, check_silent_answer
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
 from sayso.domain.value import Value
@@ -68,4 +68,6 @@ def read_answered(
             "a durable body, with ctx.ask()"
         )
     ruling = require(rule=f"@tool {name}", outside=asks is None, answered=True, **words)
+    if asks is not None:
+        check_silent_answer(asks, ruling)
     return Answered(ruling=ruling, question=asks, client=client)

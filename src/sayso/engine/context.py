@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sayso.domain.digest import encode_value
+from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import (
     Answered,
     Approval,
@@ -15,9 +15,11 @@ from sayso.domain.hold import (
     Decision,
     Delegation,
     Errored,
+    Expired,
     External,
     Rejected,
     Withdrawn,
+    check_silent_answer,
 )
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
@@ -132,7 +134,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Ask a person, and give the answer. The process need not live until then.
 
         Takes what `question()` takes, and who is asked as a tool does: `approvers`, `within`,
-        `on_silence`, `title`, `why`, `risk`. Raise `NotAnswered` if there is none: declined,
+        `on_silence`, `escalate_to`, `title`, `why`, `risk` and so on. With `on_silence="answer"`
+        silence gives the question's default. Raise `NotAnswered` if there is no answer: declined,
         expired or withdrawn.
         """
         return (await self.ask_all([_question(question, options)]))[0]
@@ -218,12 +221,30 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.body
 
     def _value(self, decision: Decision) -> Any:
-        if isinstance(decision.verdict, Answered):
-            return self._durable.reveal(decision.verdict)
+        match decision.verdict:
+            case Answered() as verdict:
+                return self._durable.reveal(verdict)
+            case Expired(answer=silent) if silent is not None:
+                return decode_value(bytes(silent))
+            case _:
+                pass
         raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
 
 
-_OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
+_OF_HOLD = (
+    "approvers",
+    "not_requester",
+    "within",
+    "on_silence",
+    "remind_every",
+    "escalate_after",
+    "escalate_to",
+    "escalate",
+    "title",
+    "why",
+    "risk",
+    "on_reject",
+)
 
 
 def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
@@ -238,7 +259,9 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
 
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
-    return Wanted(ask=made, ruling=require(editable=False, answered=True, **said))
+    ruling = require(editable=False, answered=True, **said)
+    check_silent_answer(made, ruling)
+    return Wanted(ask=made, ruling=ruling)
 
 
 def _why(decision: Decision) -> str:
