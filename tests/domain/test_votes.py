@@ -168,8 +168,8 @@ def test_who_stands_in_and_who_is_stood_in_for_count_once(first: str):
     with pytest.raises(AlreadyDecided):
         said(run, second)
     # Nor is it believed of an event that says so.
-    other = {"right": "role:finance", "basis": (Basis(person="x", rev=1),)}
-    of = {"of": "ann"} if second.by == BOB else {}
+    other: dict[str, Any] = {"right": "role:finance", "basis": (Basis(person="x", rev=1),)}
+    of: dict[str, Any] = {"of": "ann"} if second.by == BOB else {}
     illegal(run, cast(run, second.by, **other, **of), match="has voted")
     illegal(run, settled(run, APPROVE, by=second.by, **other, **of), match="1 more")
 
