@@ -1,6 +1,7 @@
 import asyncio
 import contextvars
 import functools
+import inspect
 import json
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from sayso.agents.tools import FunctionTool, tool
+from sayso import question
+from sayso.agents.builtin import ask_user
+from sayso.agents.tools import _SILENT_WORDS, FunctionTool, make_tool, tool
 from sayso.domain.call import Effect
-from sayso.domain.ruling import owner, user
+from sayso.domain.ruling import owner, require, role, user
 from sayso.domain.value import Principal
 from sayso.engine.ports import Context, Happened, NotHappened, Tool
 from sayso.errors import BadPolicy, BadTool, BadValue
@@ -93,10 +96,57 @@ def test_approval_is_demanded_in_the_words_given() -> None:
     assert pay.timeout_ms == 30_000
 
 
+def test_a_tool_takes_every_word_that_a_rule_takes() -> None:
+    words: dict[str, Any] = {
+        "approvers": [role("finance")],
+        "quorum": 2,
+        "reject_quorum": 2,
+        "not_requester": True,
+        "within": "8h",
+        "start_by": "30m",
+        "remind_every": "1h",
+        "escalate_after": "1h",
+        "escalate_to": role("lead"),
+        "escalate": [("4h", user("cfo"))],
+    }
+    pay = tool(approval=True, **words)(lambda_named_pay())
+
+    assert pay.approval == require(rule="@tool pay", **words)
+    known = set(inspect.signature(require).parameters) - {"rule", "outside", "answered", "risk"}
+    assert known - {"resolve", "siblings"} == set(_SILENT_WORDS)
+
+
+def test_a_tool_refuses_an_option_that_it_does_not_know() -> None:
+    with pytest.raises(TypeError, match="no tool knows: quorums, wihtin"):
+        make_tool(lambda_named_pay(), scope=None, approval=True, quorums=2, wihtin="4h")
+
+
+def test_silence_answers_only_with_a_default() -> None:
+    words: dict[str, Any] = {"within": "1h", "on_silence": "answer"}
+    asks = question("How much?", default="a lot")
+
+    made = tool(blocking=True, asks=asks, **words)(lambda_named_pay())
+
+    assert made.name == "pay"
+    for options in ({"asks": "How much?"}, {}):
+        with pytest.raises(BadPolicy, match="on_silence='answer'"):
+            tool(blocking=True, **options, **words)(lambda_named_pay())
+    with pytest.raises(BadPolicy, match="has none"):
+        ask_user(**words)
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"within": "4h"},
+        {"quorum": 2},
+        {"reject_quorum": 2},
+        {"not_requester": True},
+        {"start_by": "1h"},
+        {"remind_every": "1h"},
+        {"escalate_after": "1h"},
+        {"escalate_to": user("ann")},
+        {"escalate": [("1h", user("ann"))]},
         {"on_silence": "fail"},
         {"on_reject": "cancel"},
         {"approvers": [owner]},

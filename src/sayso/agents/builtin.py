@@ -9,9 +9,10 @@ import msgspec
 
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value, encode_value
-from sayso.domain.hold import Answered, Errored, SignIn
+from sayso.domain.hold import Answered, Errored, SignIn, check_silent_answer
+from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
-from sayso.engine.context import Context, Suspend, Wanted, check_silence
+from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.form import make_form_question
 from sayso.engine.ports import Happened, NotHappened, ToolSpec
 from sayso.engine.result import keep_result
@@ -96,7 +97,8 @@ class AskUser(Builtin):
 
     def __init__(self, **who: Any) -> None:
         self._ruling = require(editable=False, answered=True, **who)
-        check_silence(None, self._ruling)
+        # What a model asks has no default.
+        check_silent_answer(Question(text=self.name), self._ruling)
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate what the model asks, so that nobody is asked what cannot be answered."""

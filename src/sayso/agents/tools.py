@@ -237,6 +237,14 @@ def tool(
     on_silence: str = ...,
     on_reject: str = ...,
     approvers: Iterable[str] | None = ...,
+    quorum: int = ...,
+    reject_quorum: int = ...,
+    not_requester: bool = ...,
+    start_by: str | float | None = ...,
+    remind_every: str | float | None = ...,
+    escalate_after: str | float | None = ...,
+    escalate_to: Iterable[str] | None = ...,
+    escalate: Iterable[tuple[str | float, str | Iterable[str]]] = ...,
     editable: bool = ...,
     title: str = ...,
     why: str = ...,
@@ -256,8 +264,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Its signature is what models see; its docstring, why.
 
     `approval=True` asks a person before every call, in the words of the options after it: who
-    (`approvers`), how long they have (`within`), what silence means (`on_silence`), what the run
-    does after a no (`on_reject`), whether they may change the arguments (`editable`).
+    (`approvers`), how many of them (`quorum`, `reject_quorum`), whether whoever asked may be one
+    (`not_requester`), how long they have (`within`), what silence means (`on_silence`), who is
+    asked as well by then (`escalate_after` and `escalate_to`, `escalate`), how long a yes is good
+    (`start_by`), what the run does after a no (`on_reject`), whether they may change the arguments
+    (`editable`).
     `effect` says what a second call would do: `"none"`, `"keyed"` or `"once"`, the default.
     `probe` asks the target whether a call happened: it returns `Happened`, `NotHappened` or None.
 
@@ -282,13 +293,6 @@ def make_tool(
     approval: bool = False,
     effect: str | None = None,
     risk: str = "medium",
-    within: str | float | None = None,
-    on_silence: str = "reject",
-    on_reject: str = "tell",
-    approvers: Iterable[str] | None = None,
-    editable: bool = True,
-    title: str = "",
-    why: str = "",
     timeout: str | float = "5m",
     probe: Callable[..., Any] | None = None,
     asks_max: int = 1,
@@ -300,18 +304,14 @@ def make_tool(
     client: bool = False,
     asks: str | Question | None = None,
     sign_in: str | SignIn | None = None,
+    **words: Any,
 ) -> FunctionTool[..., Any]:
-    """Make a tool of a function whose annotations may also name what is in `scope`."""
+    """Make a tool of a function whose annotations may also name what is in `scope`. `words` say who
+    is asked, and how.
+    """
     name = _name(fn, name)
-    words: dict[str, Any] = {
-        "approvers": approvers,
-        "within": within,
-        "on_silence": on_silence,
-        "on_reject": on_reject,
-        "editable": editable,
-        "title": title,
-        "why": why,
-    }
+    if unknown := words.keys() - _SILENT_WORDS.keys():
+        raise TypeError(f"the tool {name!r} got what no tool knows: {', '.join(sorted(unknown))}")
     _check_options(name, risk, asks_max, version)
     _check_durable(name, fn, durable=durable, answered=blocking or client)
     said = {} if approval is True else {**words, "risk": risk, "editable": False}
@@ -337,13 +337,22 @@ def make_tool(
 
 _SILENT_WORDS = {
     "approvers": None,
+    "quorum": 1,
+    "reject_quorum": 1,
+    "not_requester": False,
     "within": None,
     "on_silence": "reject",
+    "start_by": None,
+    "remind_every": None,
+    "escalate_after": None,
+    "escalate_to": None,
+    "escalate": (),
     "on_reject": "tell",
     "editable": True,
     "title": "",
     "why": "",
 }
+"""What can be said of who is asked, and what it is if nothing is said."""
 
 
 def _approval(name: str, approval: bool, risk: str, words: dict[str, Any]) -> Require | None:  # noqa: FBT001
