@@ -12,6 +12,7 @@ from sayso.domain.drawing import render_text
 from sayso.domain.events import Recorded
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import Operand, OperandPin
 from sayso.domain.policy import (
     CallFacts,
     Forbid,
@@ -70,6 +71,8 @@ __all__ = [
     "NotDone",
     "NotHappened",
     "OAuthProvider",
+    "Operand",
+    "OperandPin",
     "Option",
     "Outcome",
     "Page",

@@ -10,6 +10,7 @@ import msgspec
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import Answered, Errored, SignIn
+from sayso.domain.operand import OperandFile
 from sayso.domain.policy import Require, require
 from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.form import make_form_question
@@ -41,6 +42,11 @@ class Builtin:
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+    def operands(self, args: bytes) -> tuple[OperandFile, ...]:
+        """Name no files."""
+        del args
+        return ()
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
         """Say nothing: it has no effect of its own."""

@@ -18,6 +18,7 @@ import msgspec
 from sayso.domain.call import Call, Outcome
 from sayso.domain.hold import Ask, Decision, Then
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandPin
 from sayso.domain.policy import Require
 from sayso.domain.value import Principal, RawOrNone, Value
 
@@ -136,7 +137,7 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     deadline: int | None = None
     policy_version: str = ""
     tool_version: str = ""
-    """Set if it is not the one the call was asked for with."""
+    """Set if the call is not what it was when it was asked for: its tool has changed, or a file."""
     duplicate_of: str = ""
     """The call in doubt that this one would repeat: its ref, or the id of one of another run."""
     trace: str = ""
@@ -144,6 +145,8 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     together: bool = False
     step: int = 0
     """The place in the call's body where it is asked."""
+    operands: tuple[OperandPin, ...] = ()
+    """The files of the call that it asks about."""
 
 
 class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
@@ -158,6 +161,8 @@ class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
     approvers: tuple[str, ...]
     at: int
     deadline: int | None = None
+    operands: tuple[OperandPin, ...] = ()
+    """The files that the new arguments name."""
 
 
 class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):

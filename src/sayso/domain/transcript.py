@@ -11,6 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import OperandPin
 from sayso.domain.run import Run
 from sayso.domain.value import Principal
 from sayso.errors import NotUnderstood
@@ -82,6 +83,8 @@ class Transcript:
         """What each call is, or would be, executed with: as edited, if it was."""
         self.tool_versions: dict[str, str] = {}
         """The version of its tool that each call was last asked for, or asked about, with."""
+        self.operands: dict[str, tuple[OperandPin, ...]] = {}
+        """The files of each call that people were asked about, as they were then."""
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people last decided on whether each call may start."""
@@ -184,6 +187,8 @@ class Transcript:
         self.calls[call.ref] = call
         self.args[call.ref] = bytes(call.args)
         self.tool_versions[call.ref] = call.tool_version
+        if call.operands:
+            self.operands[call.ref] = call.operands
 
     def _strand(self, seq: int, event: e.StrandOpened | e.StrandChanged | e.StrandClosed) -> None:
         match event:
@@ -214,6 +219,7 @@ class Transcript:
             self._holds[event.hold] = event
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
+                self.operands[event.call] = event.operands
             if _lets_start(event.ask) and event.then == "start":
                 self._gated.add(event.call)
             # What its body asks does not change whom the call itself asked.
@@ -228,6 +234,7 @@ class Transcript:
         match event:
             case e.HoldRevised():
                 self.args[opened.call] = bytes(event.args)
+                self.operands[opened.call] = event.operands
                 self.approvers[opened.call] = event.approvers
             case e.HoldSettled() if opened.then == "continue":
                 place = self._place(opened.call, opened.step)

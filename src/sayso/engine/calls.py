@@ -12,6 +12,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
+from sayso.domain.operand import OperandPin
 from sayso.domain.policy import Forbid, Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
@@ -32,6 +33,7 @@ from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
+from sayso.engine.operand import read_pinned
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
@@ -248,11 +250,19 @@ async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, resu
     """Say how to record what became of an attempt."""
     doubts = isinstance(result, Doubt | StepDoubt | Parked)
     ruling = await _doubt_ruling(parts, run_id, ref) if doubts else Require()
-    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling)
+    pins = (await parts.ledger.transcript(run_id)).operands.get(ref, ()) if doubts else ()
+    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling, pins=pins)
 
 
 def _events(
-    parts: Parts, run: Run, ref: str, attempt: int, *, result: Result, ruling: Require
+    parts: Parts,
+    run: Run,
+    ref: str,
+    attempt: int,
+    *,
+    result: Result,
+    ruling: Require,
+    pins: tuple[OperandPin, ...],
 ) -> list[e.Event]:
     now = parts.store.now()
     row = run.call(ref)
@@ -274,9 +284,8 @@ def _events(
         case Void(why=why):
             return verbs.void_attempt(run, ref, attempt=attempt, why=why)
         case Doubt(why=why, probe=probe):
-            return verbs.doubt_call(
-                run, ref, attempt=attempt, why=why, ruling=ruling, now=now, probe=probe
-            )
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, probe=probe, operands=pins)
         case StepDoubt(why=why):
             digest = row.digest if row is not None else ""
             return bodies.doubt_step(
@@ -284,7 +293,8 @@ def _events(
             )
         case Parked(why=why) if spent:
             why = f"its body was lost {parts.bounds.attempts_max} times, the last because: {why}"
-            return verbs.doubt_call(run, ref, attempt=attempt, why=why, ruling=ruling, now=now)
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, operands=pins)
         case Parked(why=why, again=again):
             return bodies.park(run, ref, attempt=attempt, why=why, again=again)
         case Asked():
@@ -371,8 +381,12 @@ def context_of(
     """Gather what a tool is told of its call."""
     strand = _strand_of(run, transcript, ref)
     command = None if transcript is None else transcript.commands.get(ref)
-    data = None
+    data, files = None, None
     if transcript is not None:
+        tool = parts.drivers[run.agent].tools.get(transcript.calls[ref].tool)
+        if tool is not None:
+            pins = transcript.operands.get(ref, ())
+            files = partial(read_pinned, tool, transcript.args[ref], pins)
         data = parts.drivers[run.agent].data_of(Scene(run, transcript), strand)
         if body is not None:
             data = transcript.began.get(ref, data)
@@ -391,4 +405,5 @@ def context_of(
         moves=[],
         data=data,
         tokens=Tokens() if tokens is None else tokens,
+        files=files,
     )

@@ -33,6 +33,7 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import apply_all
+from sayso.domain.operand import OperandPin, encode_pins
 from sayso.domain.policy import Forbid, Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
@@ -40,6 +41,7 @@ from sayso.domain.value import Principal
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
+from sayso.engine.operand import pin
 from sayso.engine.parts import Parts
 from sayso.errors import (
     AlreadyDecided,
@@ -92,6 +94,7 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
     args: bytes
     digest: str
     ruling: Require
+    operands: tuple[OperandPin, ...] = ()
 
 
 class Decider:
@@ -261,6 +264,7 @@ class Decider:
                 ruling=edit.ruling,
                 by=request.by,
                 now=now,
+                operands=edit.operands,
             )
             run = apply_all(run, found)
             verdict = Approved()
@@ -309,6 +313,7 @@ class Decider:
             raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
         # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
         shown = (await self._parts.ledger.transcript(run_id)).tool_versions[row.ref]
+        pins = await pin(tool, args)
         digest = call_digest(
             project=run.project,
             run=run.id,
@@ -316,10 +321,12 @@ class Decider:
             tool=tool.name,
             tool_version=shown,
             args=args,
+            operands=encode_pins(pins),
         )
         if not isinstance(ruling, Require):
             ruling = Require(risk=tool.risk)
-        return _Edit(args=args, digest=digest, ruling=self._parts.bound(run, row.ref, ruling))
+        ruling = self._parts.bound(run, row.ref, ruling)
+        return _Edit(args=args, digest=digest, ruling=ruling, operands=pins)
 
     async def _expire(self, run_id: str) -> None:
         def verb(run: Run) -> list[e.Event]:

@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import ask_digest, call_digest, decode_value
 from sayso.domain.hold import Decision, SignIn, may_decide, resolve_approvers
+from sayso.domain.operand import OperandPin, encode_pins, what_changed
 from sayso.domain.policy import (
     CallFacts,
     Forbid,
@@ -35,6 +37,7 @@ from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
+from sayso.engine.operand import pin
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, SignInFailed, contained
@@ -124,23 +127,15 @@ class Gate:
             kind = "BadArguments" if tool else "UnknownTool"
             call = Call(ref=ref, tool=name, text=text, given=given)
             return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
-        digest = call_digest(
-            project=run.project,
-            run=run.id,
-            version=1,
-            tool=tool.name,
-            tool_version=tool.version,
-            args=args,
-        )
         call = Call(
             ref=ref,
             tool=tool.name,
             args=msgspec.Raw(args),
-            digest=digest,
+            digest=self._digest(run, 1, tool, tool.version, args),
             tool_version=tool.version,
             given=given,
         )
-        if (refused := _refused_before(run, tool, digest)) is not None:
+        if (refused := _refused_before(run, tool, call.digest)) is not None:
             return Admitted(call=call, outcome=refused)
         policy = self.policy
         ruling = await self.rule(run, tool, args, checks, policy)
@@ -149,6 +144,11 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        pinned = await self._pinned(run, tool, call, ruling)
+        if isinstance(pinned, Failed):
+            return Admitted(call=call, outcome=pinned)
+        if (refused := _refused_before(run, tool, pinned.digest)) is not None:
+            return Admitted(call=pinned, outcome=refused)
         if isinstance(ruling, Proceed):
             return await self._let_through(run, tool, call)
         request = HoldRequest(
@@ -156,8 +156,26 @@ class Gate:
             ruling=ruling,
             policy_version=policy.version,
             duplicate_of=repeats,
+            operands=pinned.operands,
         )
-        return Admitted(call=call, request=request)
+        return Admitted(call=pinned, request=request)
+
+    async def _pinned(self, run: Run, tool: Tool, call: Call, ruling: Ruling) -> Call | Failed:
+        """Make the files that a call names part of what is asked; its error if one of them cannot
+        be read. What needs nobody is only compared with what was refused before.
+        """
+        asked = not isinstance(ruling, Proceed)
+        if not asked and not run.refusals:
+            return call
+        args = bytes(call.args)
+        try:
+            pins = await pin(tool, args)
+        except BadValue as error:
+            return Failed(error="BadArguments", message=str(error)) if asked else call
+        if not pins:
+            return call
+        digest = self._digest(run, 1, tool, tool.version, args, pins=pins)
+        return replace(call, digest=digest, operands=pins)
 
     async def _let_through(self, run: Run, tool: Tool, call: Call) -> Admitted:
         args = bytes(call.args)
@@ -219,9 +237,10 @@ class Gate:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
         args = transcript.args[row.ref]
         asked_with = transcript.tool_versions[row.ref]
-        if row.digest == self._digest(run, row.version, tool, tool.version, args):
+        before = transcript.operands.get(row.ref, ())
+        if row.digest == self._digest(run, row.version, tool, tool.version, args, pins=before):
             upgraded = False
-        elif row.digest == self._digest(run, row.version, tool, asked_with, args):
+        elif row.digest == self._digest(run, row.version, tool, asked_with, args, pins=before):
             upgraded = True
         else:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
@@ -234,31 +253,45 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args) if fresh else ""
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        try:
+            pins = await self._pin_again(tool, args, before, ruling)
+        except BadValue as error:
+            return Checked(outcome=Failed(error="BadArguments", message=str(error)))
+        changed = what_changed(before, pins)
+        if changed and isinstance(ruling, Proceed):
+            # Nobody had to be asked, but somebody was, and has allowed something else.
+            ruling = Require(approvers=transcript.approvers.get(row.ref, ()), risk=tool.risk)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
         approved = row.state is CallState.APPROVED
         decision = transcript.decisions.get(row.ref) if approved else None
-        if decision is not None and not upgraded and stands(run, ruling, decision):
+        if decision is not None and not (upgraded or changed) and stands(run, ruling, decision):
             return await self._start(run, tool, row, args)
-        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
-            if (refused := _refused_before(run, tool, row.digest)) is not None:
-                return Checked(outcome=refused)
-            request = HoldRequest(
-                ref=row.ref,
-                ruling=ruling,
-                policy_version=policy.version,
-                duplicate_of=repeats,
-            )
-            return Checked(request=request)
-        why = "its tool was changed" if upgraded else "its rules were changed"
         request = HoldRequest(
             ref=row.ref,
-            ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
+            ruling=ruling,
             policy_version=policy.version,
-            digest=self._digest(run, row.version + 1, tool, tool.version, args) if upgraded else "",
-            tool_version=tool.version if upgraded else "",
+            duplicate_of=repeats,
+            operands=pins,
         )
-        return Checked(request=request)
+        if upgraded or changed:
+            digest = self._digest(run, row.version + 1, tool, tool.version, args, pins=pins)
+            request = replace(request, digest=digest, tool_version=tool.version)
+        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
+            asked = self._digest(run, row.version, tool, tool.version, args, pins=pins)
+            refused = _refused_before(run, tool, asked)
+            return Checked(request=None if refused else request, outcome=refused)
+        why = "its rules were changed"
+        if upgraded or (changed and (before or approved)):
+            why = "its tool was changed" if upgraded else changed
+        ruling = replace(ruling, why=f"Asked again: {why} after it was allowed.")
+        return Checked(request=replace(request, ruling=ruling))
+
+    async def _pin_again(
+        self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling
+    ) -> tuple[OperandPin, ...]:
+        """Look at the files of a call that is about to start, unless nobody is asked or was."""
+        return await pin(tool, args) if before or not isinstance(ruling, Proceed) else ()
 
     async def _start(self, run: Run, tool: Tool, row: CallRow, args: bytes) -> Checked:
         try:
@@ -343,7 +376,16 @@ class Gate:
             lineage=run.lineage,
         )
 
-    def _digest(self, run: Run, version: int, tool: Tool, tool_version: str, args: bytes) -> str:
+    def _digest(
+        self,
+        run: Run,
+        version: int,
+        tool: Tool,
+        tool_version: str,
+        args: bytes,
+        *,
+        pins: Sequence[OperandPin] = (),
+    ) -> str:
         return call_digest(
             project=run.project,
             run=run.id,
@@ -351,6 +393,7 @@ class Gate:
             tool=tool.name,
             tool_version=tool_version,
             args=args,
+            operands=encode_pins(pins),
         )
 
 
