@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sayso.agents.planner import Planner
     from sayso.agents.policy_file import PolicyFile, load_policy
     from sayso.engine.form import make_form_question as question
+    from sayso.engine.signing import DeskKey
 
 __all__ = [
     "Agent",
@@ -57,6 +58,7 @@ __all__ = [
     "Decision",
     "Declined",
     "Delta",
+    "DeskKey",
     "Effect",
     "Failed",
     "Forbid",
@@ -118,6 +120,7 @@ __all__ = [
 
 # What a process that only resumes a run does not need; it is imported when it is first named.
 _LATER = {
+    "DeskKey": ("sayso.engine.signing", "DeskKey"),
     "Machine": ("sayso.agents.machine", "Machine"),
     "Node": ("sayso.agents.node", "Node"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),

@@ -12,13 +12,14 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadProvider, BadSetup, BadTool
+from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.signed_in import SignedIn
+    from sayso.engine.signing import DeskKey, Trust
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
 
@@ -35,6 +36,26 @@ def load_keys(store: Store) -> KeyRing:
     if ring is None:
         ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})
     return ring
+
+
+def read_desk_key(key: DeskKey | None) -> DeskKey | None:
+    """Read what signs decisions."""
+    if key is None:
+        return None
+    from sayso.engine.signing import DeskKey
+
+    if not isinstance(key, DeskKey):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadKeys("sign_with is the key of a desk: DeskKey.load('desk.key')")
+    return key
+
+
+def read_trust(keys: Iterable[str] | None) -> Trust | None:
+    """Read whose signatures count; without keys, no decision needs one."""
+    if keys is None:
+        return None
+    from sayso.engine.signing import Trust
+
+    return Trust(keys)
 
 
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:

@@ -290,6 +290,11 @@ VARIANTS: dict[str, e.AnyEvent] = {
         hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
     ),
     "hold.settled.1-sealed": settled(Answered(value=msgspec.Raw(b'"***"'), sealed="c2VhbGVk")),
+    "hold.settled.1-signed": e.HoldSettled(
+        hold=3,
+        version=2,
+        decision=msgspec.structs.replace(decision(Approved()), signature="desk_1.c2lnbmF0dXJl"),
+    ),
     "run.adopted.1-times": e.RunAdopted(
         by=WHO,
         at=1_700_000_000_000,

@@ -168,6 +168,8 @@ class Decision(Value, frozen=True, kw_only=True):
     """How the person was known to be that person."""
     key: str = ""
     note: str = ""
+    signature: str = ""
+    """Of the desk where it was made, over all of it and its place; see `signing`."""
 
     @property
     def word(self) -> str:

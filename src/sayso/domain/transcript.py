@@ -88,6 +88,10 @@ class Transcript:
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people last decided on whether each call may start."""
+        self.settled: dict[str, e.HoldSettled] = {}
+        """By which entries they did."""
+        self.looked_into: dict[str, dict[int, e.HoldSettled]] = {}
+        """What was decided on steps of each call that were in doubt, by the number of the hold."""
         self.approvers: dict[str, tuple[str, ...]] = {}
         """Who could decide on each call that was held, when it was last asked about."""
         self.places: dict[str, list[Place]] = {}
@@ -179,6 +183,11 @@ class Transcript:
         }
         return {**self._doubts, **mine}
 
+    def ask_of(self, hold: int) -> Ask | None:
+        """Give what a hold asks; None if the entry that opened it was redacted."""
+        opened = self._holds.get(hold)
+        return None if opened is None else opened.ask
+
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
         self._log(strand).said.append((seq, message))
 
@@ -243,8 +252,14 @@ class Transcript:
                 self._place(opened.call, opened.step).decisions.pop(event.hold, None)
             case e.HoldSettled() if _lets_start(opened.ask):
                 self.decisions[opened.call] = event.decision
+                self.settled[opened.call] = event
             case e.DecisionUndone() if _lets_start(opened.ask):
                 self.decisions.pop(opened.call, None)
+                self.settled.pop(opened.call, None)
+            case e.HoldSettled() if isinstance(opened.ask, InDoubt):
+                self.looked_into.setdefault(opened.call, {})[event.hold] = event
+            case e.DecisionUndone() if isinstance(opened.ask, InDoubt):
+                self.looked_into.get(opened.call, {}).pop(event.hold, None)
             case _:
                 pass
 

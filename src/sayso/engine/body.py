@@ -353,6 +353,8 @@ class DurableBody:
             return ruling
         if ruling.on_silence == "approve" and tool.risk in HIGH:
             raise BadPolicy(f"silence must not approve anything in a tool of {tool.risk} risk")
+        if ruling.on_silence == "approve" and self._parts.gate.trust is not None:
+            raise BadPolicy("silence cannot approve here: only what a desk has signed counts")
         return self._parts.bound(self._run, self.ref, at_risk(ruling, tool.risk))
 
     def _step_digest(self, name: str, args: bytes) -> str:

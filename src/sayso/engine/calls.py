@@ -31,6 +31,7 @@ from sayso.engine.attempt import (
 )
 from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
+from sayso.engine.gate import UNSIGNED
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.operand import read_pinned
@@ -48,8 +49,8 @@ async def propose_starts(
     run = live.run
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
-    # Left to a worker that can read what their bodies were answered.
-    able = [row for row in there if _opens(parts, transcript, row)]
+    # Left to a worker that can read what their bodies were answered, and trusts it.
+    able = [row for row in there if _usable(parts, run, transcript, row)]
     if there and not able:
         await parts.vault.rest(parts.bounds.look_s)
     driver = parts.drivers[run.agent]
@@ -100,8 +101,8 @@ def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
 
 
 async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
-    """Propose to let a body go on whose asks are settled; not where it could not read an answer,
-    because it would fail for good there.
+    """Propose to let a body go on whose asks are settled; not where it could not read an answer, or
+    does not trust one, because it would fail for good there.
     """
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
@@ -118,11 +119,28 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
         # What it has done is done; it does no more.
         outcome = Failed(error="Forbidden", message=ruling.why)
         return Proposal(partial(_give_up, row, outcome), args={}, tick=tick)
-    if not _opens(parts, transcript, row):
+    if not _usable(parts, run, transcript, row):
         await parts.vault.rest(parts.bounds.look_s)
         return Proposal(lambda _: [], args={}, tick=tick)
+    trust = parts.gate.trust
+    settled = transcript.settled.get(row.ref)
+    if trust is not None and isinstance(ruling, Require) and not trust.starts(run, row, settled):
+        # It should not have begun, or did so before anybody had to be asked.
+        found = await _doubt_ruling(parts, run_id, row.ref)
+        ruling = msgspec.structs.replace(found, title=f"Go on with {row.tool}?", why=UNSIGNED)
+        verb = partial(_doubt_body, parts, row, ruling)
+        return Proposal(verb, args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
+
+
+def _doubt_body(parts: Parts, row: CallRow, ruling: Require, run: Run) -> list[e.Event]:
+    if run.call(row.ref) != row or run.ending:
+        return []
+    why = "no desk that this worker trusts has signed that it may start"
+    return bodies.doubt_body(
+        run, row.ref, attempt=row.attempt, why=why, ruling=ruling, now=parts.store.now()
+    )
 
 
 def _give_up(row: CallRow, outcome: Failed, run: Run) -> list[e.Event]:
@@ -206,8 +224,11 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
-def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
-    """Tell whether all that the body of a call was answered can be read here."""
+def _usable(parts: Parts, run: Run, transcript: Transcript, row: CallRow) -> bool:
+    """Tell whether all that the body of a call was answered counts here, and can be read."""
+    trust = parts.gate.trust
+    if trust is not None and not trust.answers(run, row, transcript):
+        return False
     verdicts = [
         decision.verdict
         for place in transcript.places.get(row.ref, ())

@@ -37,7 +37,9 @@ from sayso.domain.operand import OperandPin, encode_pins
 from sayso.domain.policy import Forbid, Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
+from sayso.domain.signing import sign_events
 from sayso.domain.value import Principal
+from sayso.engine.genuine import Shown, check_genuine
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -83,6 +85,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it decides all of a suspension."""
     signed_in: bool = False
     """Whether whoever decides has signed in where the hold asks them to."""
+    shown: Shown | None = None
+    """What was shown, if whoever asks has it at hand."""
 
     @property
     def edits(self) -> bool:
@@ -162,13 +166,19 @@ class Decider:
             await self._check_stands(run_id, ns, request)
             return ()
         edit = await self._edit(run_id, ns, request)
+        desk_key = self._parts.desk_key
+        transcript = None if desk_key is None else await self._parts.ledger.transcript(run_id)
 
         def verb(run: Run) -> list[e.Event]:
             before, found = run, list[e.Event]()
             for n in ns:
                 shown = request.digest if digests is None else digests[n]
                 settling.check_shown(run, n, shown)
+                if transcript is not None:
+                    check_genuine(run, n, transcript, request.shown)
                 events = self._events(run, n, request, verdicts[n], edit, alone=len(ns) == 1)
+                if desk_key is not None:
+                    events = sign_events(run, events, desk_key.sign)
                 run = apply_all(run, events)
                 found += events
             return found if len(ns) == 1 else found + settling.follow(before, run, found)

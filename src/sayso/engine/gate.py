@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -35,15 +35,19 @@ from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
-from sayso.domain.verbs import HoldRequest
+from sayso.domain.verbs import HoldRequest, unsilenced
 from sayso.engine.context import Wanted
 from sayso.engine.operand import pin
 from sayso.engine.ports import AskedCall, Intervention, Tool
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, SignInFailed, contained
 
+if TYPE_CHECKING:
+    from sayso.engine.signing import Trust
+
 PATIENCE_S = 5.0
 """How long `check_for_intervention` may take before the answer is: ask a person."""
+UNSIGNED = "Asked again: the decision is not signed by a desk that this worker trusts."
 TEXT_MAX = 4000
 """How much of unusable arguments is kept for people to see."""
 
@@ -89,9 +93,12 @@ class Gate:
         policy: Policy | None = None,
         check_for_intervention: Intervention | None = None,
         *,
+        trust: Trust | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._policy = policy or Policy()
+        self.trust = trust
+        """The desks whose decisions count here; None: all decisions that were recorded do."""
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
         self._check = check_for_intervention
@@ -258,13 +265,14 @@ class Gate:
         except BadValue as error:
             return Checked(outcome=Failed(error="BadArguments", message=str(error)))
         changed = what_changed(before, pins)
-        if changed and isinstance(ruling, Proceed):
-            # Nobody had to be asked, but somebody was, and has allowed something else.
+        approved = row.state is CallState.APPROVED
+        signed = not approved or self.verified(run, row, transcript)
+        if isinstance(ruling, Proceed) and (changed or not signed):
+            # Nobody has to be asked, but somebody was, and has not allowed this.
             ruling = Require(approvers=transcript.approvers.get(row.ref, ()), risk=tool.risk)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
-        approved = row.state is CallState.APPROVED
-        decision = transcript.decisions.get(row.ref) if approved else None
+        decision = transcript.decisions.get(row.ref) if approved and signed else None
         if decision is not None and not (upgraded or changed) and stands(run, ruling, decision):
             return await self._start(run, tool, row, args)
         request = HoldRequest(
@@ -284,8 +292,17 @@ class Gate:
         why = "its rules were changed"
         if upgraded or (changed and (before or approved)):
             why = "its tool was changed" if upgraded else changed
-        ruling = replace(ruling, why=f"Asked again: {why} after it was allowed.")
+        why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
+        # Silence is not signed: it would allow in vain, again and again.
+        ruling = replace(ruling if signed else unsilenced(ruling), why=why)
         return Checked(request=replace(request, ruling=ruling))
+
+    def verified(self, run: Run, row: CallRow, transcript: Transcript) -> bool:
+        """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
+        somebody is signed in shows by itself.
+        """
+        settled = transcript.settled.get(row.ref)
+        return self.trust is None or settled is None or self.trust.starts(run, row, settled)
 
     async def _pin_again(
         self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling

@@ -19,6 +19,7 @@ from sayso.store.base import LEASE_MS, Store
 
 if TYPE_CHECKING:
     from sayso.engine.hot import HotBodies
+    from sayso.engine.signing import DeskKey
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     deps: Any = None
     hot: HotBodies
     vault: Vault = Vault()
+    desk_key: DeskKey | None = None
+    """Signs what people decide here."""
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:
         """Make a ruling on a call that an agent's model asked for as strict as the agent wants."""
