@@ -347,6 +347,29 @@ async def test_what_changes_between_the_check_and_the_use_is_not_used(place: Pla
     assert RAN == [EVIL]
 
 
+async def test_what_cannot_be_read_at_its_use_was_not_done(place: Place, script: Path):
+    tried: list[type] = []
+
+    @tool(approval=True, effect="once")
+    def sly(ctx: Context, path: Annotated[str, Operand()]) -> str:
+        script.unlink()
+        script.mkdir()
+        try:
+            RAN.append(ctx.operand("path"))
+        except Exception as error:
+            tried.append(type(error))
+            raise
+        return "ran"
+
+    teller = agent([call("sly", {"path": str(script)}), say("ok")], sly)
+    async with place.app(teller) as app:
+        started = await app.start("teller", "go", by="mira")
+        await app.decide(await held(started), approve(), by="mira")
+        view = await finished(started)
+
+    assert (tried, outcome(view).error, RAN) == ([NotDone], "BadArguments", [])
+
+
 async def test_a_call_that_needs_nobody_is_not_pinned(place: Place, script: Path):
     teller = agent([call("run_free", {"path": str(script)}), say("ok")], run_free)
     async with place.app(teller) as app:

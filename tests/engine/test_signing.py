@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import apsw
 import msgspec
@@ -25,6 +25,7 @@ from sayso import (
     Declined,
     DeskKey,
     HoldView,
+    Operand,
     RunHandle,
     RunView,
     Sayso,
@@ -32,13 +33,16 @@ from sayso import (
     answer,
     anyone,
     approve,
+    ask_user,
     reject,
     service,
     tool,
 )
 from sayso.domain import codec
 from sayso.domain import events as e
+from sayso.domain.call import CallState
 from sayso.domain.digest import call_digest
+from sayso.domain.run import FOLD, with_call
 from sayso.domain.value import Principal
 from sayso.engine.signing import Trust
 from sayso.errors import BadKeys, NotWhatWasShown
@@ -409,6 +413,28 @@ async def test_a_journal_that_was_written_anew_runs_nothing(file_place: Place, k
     assert (again.args, again.why, RAN) == ({"amount": 99999}, UNSIGNED, [])
 
 
+async def test_a_row_that_was_written_anew_runs_nothing(file_place: Place, key: DeskKey):
+    split = Split(file_place, key)
+    run = await split.start()
+    await split.decide(run)
+    edit = evil(run)
+    # The decision stays as it was signed; what it decides on is something else.
+    rewrite(file_place.path, run, lambda one: one if isinstance(one, e.HoldSettled) else edit(one))
+    conn = apsw.Connection(str(file_place.path))
+    ((state,),) = conn.execute("select state from runs where id = ?", (run,)).fetchall()
+    before = codec.decode_run(state)  # pyright: ignore[reportArgumentType]
+    (row,) = before.calls(CallState.APPROVED)
+    digest = call_digest(
+        project="default", run=run, version=1, tool="pay", tool_version="1", args=EVIL
+    )
+    after = codec.encode_run(with_call(before, replace(row, digest=digest)))
+    conn.execute("update runs set state = ?, fold = ? where id = ?", (after, FOLD, run))
+    conn.close()
+
+    again = await split.hold(run)
+    assert (again.args, again.why, RAN) == ({"amount": 99999}, UNSIGNED, [])
+
+
 async def test_without_trust_that_journal_would_run(file_place: Place, key: DeskKey):
     split = Split(file_place, key)
     run = await split.start()
@@ -705,6 +731,54 @@ async def test_a_step_in_doubt_is_taken_again_only_with_a_signature(
     await split.decide(other)
     await split.end(other)
     assert RAN == ["sent", "sent"]
+
+
+async def test_a_desk_that_stays_open_signs_what_others_have_written_since(
+    file_place: Place, key: DeskKey
+):
+    script = [call("pay", {"amount": 1}), call("pay", {"amount": 2}), say("ok")]
+    split = Split(file_place, key, teller(script=script))
+    async with split.desk() as desk, split.worker() as worker:
+        run = await worker.start("teller", "go", by="mira")
+        for end in (".1", ".2"):
+            hold = await held_as(desk, run.id, end)
+            await desk.decide(hold, approve(), by="mira")
+        await finished(run)
+
+    assert RAN == [1, 2]
+
+
+async def test_a_desk_signs_every_kind_of_answer(place: Place, key: DeskKey, tmp_path: Path):
+    (tmp_path / "a").write_text("a")
+
+    @tool(durable=True, effect="once", approval=True)
+    async def reader(ctx: Context, path: Annotated[str, Operand()]) -> Any:
+        data = ctx.operand("path")
+        RAN.append(await ctx.ask("How much?", kind="number"))
+        return data.decode()
+
+    @tool(blocking=True)
+    def form(ctx: Context) -> Any:
+        return ctx.suspend("Which?")
+
+    script = [
+        call("reader", {"path": str(tmp_path / "a")}),
+        call("ask_user", {"question": "Why?"}),
+        call("form", {}),
+        say("ok"),
+    ]
+    split = Split(place, key, teller(reader, form, ask_user(), script=script))
+    run = await split.start()
+    for end, verdict in ((".1", approve()), (".2", answer(7)), (".3", answer("x"))):
+        await split.hold(run, end=end)
+        await split.decide(run, verdict)
+    await split.hold(run, end=".4")
+    await split.decide(run, answer("y"))
+    view = await split.end(run)
+    async with split.desk() as app:
+        assert all(one.signature for one in await decisions(app, run))
+
+    assert (view.status, RAN) == ("completed", [7])
 
 
 async def test_one_process_can_sign_and_trust(key: DeskKey):

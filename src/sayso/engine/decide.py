@@ -38,6 +38,7 @@ from sayso.domain.policy import Forbid, Require
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.signing import sign_events
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.genuine import Shown, check_genuine
 from sayso.engine.ids import look_up
@@ -167,7 +168,7 @@ class Decider:
             return ()
         edit = await self._edit(run_id, ns, request)
         desk_key = self._parts.desk_key
-        transcript = None if desk_key is None else await self._parts.ledger.transcript(run_id)
+        transcript = None if desk_key is None else await self._seen(run_id)
 
         def verb(run: Run) -> list[e.Event]:
             before, found = run, list[e.Event]()
@@ -196,6 +197,11 @@ class Decider:
             await self._expire(run_id)
             raise await self._why_not(run_id, ns, request.by) from None
         return written.events
+
+    async def _seen(self, run_id: str) -> Transcript:
+        """Read all that there is to see of a run, also what other processes have written."""
+        await self._parts.ledger.refresh(run_id)
+        return await self._parts.ledger.transcript(run_id)
 
     async def _check_stands(self, run_id: str, ns: Sequence[int], request: Decide) -> None:
         """Refuse to take a request for a retry whose decision was taken back: nothing would be

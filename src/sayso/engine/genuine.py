@@ -34,6 +34,9 @@ def check_genuine(run: Run, n: int, transcript: Transcript, shown: Shown | None)
     row = None if hold is None else run.call(hold.call)
     if hold is None or row is None:
         return  # It is not open, as will be said.
+    if transcript.seq < max(hold.entry, hold.revised):
+        # It was asked, or asked otherwise, after it was looked at.
+        raise NotWhatWasShown(digest=hold.digest, version=hold.version)
     pins = transcript.operands.get(row.ref, ())
     seen = Shown(tool=row.tool, args=transcript.args.get(row.ref, b""), operands=pins)
     if not _is_genuine(run, hold, row, transcript, seen):
