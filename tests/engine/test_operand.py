@@ -559,9 +559,19 @@ def twice(path: Annotated[list[Annotated[str, Operand()]], Operand()]) -> None: 
 def none(path: Annotated[str, Operand(bytes_max=0)]) -> None: ...
 
 
-@pytest.mark.parametrize("fn", [number, either, inside, bare, twice, none])
-def test_a_mark_that_could_not_work_is_refused(fn: Any):
-    with pytest.raises(BadTool, match="path"):
+@pytest.mark.parametrize(
+    "fn, why",
+    [
+        (number, "is no path"),
+        (either, "is no path"),
+        (inside, "a part of it"),
+        (twice, "a part of it"),
+        (bare, "with the brackets"),
+        (none, "a number from 1 on"),
+    ],
+)
+def test_a_mark_that_could_not_work_is_refused(fn: Any, why: str):
+    with pytest.raises(BadTool, match=why):
         tool(fn)
 
 

@@ -703,6 +703,35 @@ async def test_a_body_that_was_allowed_by_a_signed_yes_goes_on(place: Place, key
     assert RAN == [7]
 
 
+async def test_a_body_that_is_started_again_needs_signed_answers_too(
+    place: Place, key: DeskKey, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.WARNING, "sayso")
+
+    def body(first: str) -> Any:
+        @tool(durable=True, effect="once", name="body")
+        async def asks(ctx: Context) -> None:
+            said = [await ctx.ask(first), await ctx.ask("And?")]
+            RAN.extend(said)
+
+        return teller(asks, script=[call("body", {}), say("ok")])
+
+    split = Split(place, key, body("Who?"))
+    run = await split.start()
+    await split.decide(run, answer("eve"), sign_with=None)
+    await split.hold(run, trust=None)
+    await split.decide(run, answer("you"))
+    other = Split(place, key, body("Whom?"))
+    doubt = await other.hold(run, trust=None)
+    assert doubt.kind == "in_doubt"
+    await split.decide(run)
+    async with split.worker() as app:
+        await until(lambda: run in caplog.text, "a warning")
+        assert (await app.run(run).status(), RAN) == ("running", [])
+    await split.end(run, trust=None)
+    assert RAN == ["eve", "you"]
+
+
 async def test_a_step_in_doubt_is_taken_again_only_with_a_signature(
     place: Place, key: DeskKey, caplog: pytest.LogCaptureFixture
 ):
