@@ -137,6 +137,7 @@ BY_CHILD = Principal(kind="agent", id="run_c")
         (QUESTION, Withdrawn(), MIRA, False),
         (Approval(), Expired(silence="reject"), CLOCK, False),
         (Approval(), Expired(silence="approve"), CLOCK, True),
+        (QUESTION, Expired(silence="answer"), CLOCK, True),
         (CHILD, Answered(value=msgspec.Raw(b"1")), BY_CHILD, False),
         (CHILD, Answered(value=msgspec.Raw(b"1")), Principal(kind="agent", id="run_d"), True),
         (CHILD, Answered(value=msgspec.Raw(b"1")), MIRA, True),

@@ -16,11 +16,12 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.hold import Ask, Decision, Delegation, Expired, Withdrawn
 from sayso.domain.run import Run
-from sayso.domain.standing import says_yes
 from sayso.domain.value import CLOCK, Principal
 
 TAG = "sayso.decision.1"
 """A signature over anything else never passes for one of a decision."""
+SPEAKING = frozenset({"approve", "answer"})
+"""What silence may be told to mean that somebody would have to say otherwise."""
 Sign = Callable[[bytes], str]
 
 
@@ -48,7 +49,7 @@ def needs_signature(ask: Ask | None, decision: Decision) -> bool:
     if isinstance(verdict, Withdrawn):
         return False
     if isinstance(verdict, Expired):
-        return says_yes(verdict)
+        return verdict.silence in SPEAKING
     child = Principal(kind="agent", id=ask.run) if isinstance(ask, Delegation) else None
     return decision.by != child
 
