@@ -43,7 +43,9 @@ from sayso.domain import events as e
 from sayso.domain.call import CallState
 from sayso.domain.digest import call_digest
 from sayso.domain.run import FOLD, with_call
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
+from sayso.engine.genuine import check_genuine
 from sayso.engine.signing import Trust
 from sayso.errors import BadKeys, NotWhatWasShown
 from sayso.store.chain import GENESIS, leaf, link
@@ -477,6 +479,18 @@ async def test_a_desk_signs_nothing_else_than_was_shown(file_place: Place, key: 
     async with split.desk() as app:
         with pytest.raises(NotWhatWasShown):
             await app.decide(hold, approve(), by="mira")
+
+
+async def test_what_was_asked_after_it_was_looked_at_is_not_called_forged(
+    place: Place, key: DeskKey
+):
+    split = Split(place, key)
+    run = await split.start()
+    async with split.desk() as app:
+        state = await app._parts.ledger.load(run)  # pyright: ignore[reportOptionalMemberAccess, reportPrivateUsage]
+
+    with pytest.raises(NotWhatWasShown, match="look at it again"):
+        check_genuine(state, 1, Transcript(run), None)
 
 
 async def test_a_call_in_doubt_is_not_run_again_without_a_signature(place: Place, key: DeskKey):
