@@ -13,6 +13,7 @@ from sayso.domain.events import Recorded
 from sayso.domain.grant import Grant
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import Operand, OperandPin
 from sayso.domain.people import Person
 from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.question import Option, Question
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sayso.agents.policy_file import PolicyFile, load_policy
     from sayso.engine.doctor import Report
     from sayso.engine.form import make_form_question as question
+    from sayso.engine.signing import DeskKey
     from sayso.store.checkup import Finding
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "Decision",
     "Declined",
     "Delta",
+    "DeskKey",
     "Effect",
     "Failed",
     "Finding",
@@ -77,6 +80,8 @@ __all__ = [
     "NotDone",
     "NotHappened",
     "OAuthProvider",
+    "Operand",
+    "OperandPin",
     "Option",
     "Outcome",
     "Page",
@@ -125,6 +130,7 @@ __all__ = [
 
 # What a process that only resumes a run does not need; it is imported when it is first named.
 _LATER = {
+    "DeskKey": ("sayso.engine.signing", "DeskKey"),
     "Finding": ("sayso.store.checkup", "Finding"),
     "Machine": ("sayso.agents.machine", "Machine"),
     "Node": ("sayso.agents.node", "Node"),

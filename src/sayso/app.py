@@ -19,6 +19,7 @@ from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start
 from sayso.engine.feed import Delta
+from sayso.engine.genuine import Shown
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.ledger import Ledger
@@ -125,6 +126,7 @@ class Sayso(Wired):
             note=note,
             channel=channel,
             always=always,
+            shown=_shown(hold) if isinstance(hold, HoldView) else None,
         )
         decision = await self._open_desk.decide(name, request)
         if decision is None or not isinstance(hold, HoldView) or request.edits:
@@ -353,3 +355,7 @@ class Sayso(Wired):
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
         parts = self._open_parts
         return await (self._sweeper or Sweeper(parts)).sweep()
+
+
+def _shown(hold: HoldView) -> Shown:
+    return Shown(tool=hold.tool, args=hold.args_json.encode(), operands=hold.operands)

@@ -19,6 +19,7 @@ from sayso.store.clock import Clock
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.signed_in import SignedIn
+    from sayso.engine.signing import DeskKey, Trust
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
 
@@ -47,6 +48,26 @@ def look_for_ring(store: Store) -> KeyRing | None:
         return KeyRing.look(store.name)
     except BadKeys:
         return None  # What is wrong with it is a finding of the store's own checkup.
+
+
+def read_desk_key(key: DeskKey | None) -> DeskKey | None:
+    """Read what signs decisions."""
+    if key is None:
+        return None
+    from sayso.engine.signing import DeskKey
+
+    if not isinstance(key, DeskKey):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadKeys("sign_with is the key of a desk: DeskKey.load('desk.key')")
+    return key
+
+
+def read_trust(keys: Iterable[str] | None) -> Trust | None:
+    """Read whose signatures count; without keys, no decision needs one."""
+    if keys is None:
+        return None
+    from sayso.engine.signing import Trust
+
+    return Trust(keys)
 
 
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:

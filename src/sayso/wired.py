@@ -41,8 +41,10 @@ from sayso.given import (
     make_signed_in,
     open_store,
     read_agents,
+    read_desk_key,
     read_providers,
     read_tools,
+    read_trust,
 )
 from sayso.store.base import Store
 from sayso.store.clock import Clock
@@ -50,6 +52,7 @@ from sayso.store.clock import Clock
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.sign_in import SignInDesk
+    from sayso.engine.signing import DeskKey
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -75,6 +78,8 @@ class Wired:
         bounds: Bounds | None = None,
         clock: Clock | None = None,
         drain_s: float = DRAIN_S,
+        sign_with: DeskKey | None = None,
+        trust: Iterable[str] | None = None,
     ) -> None:
         self._where = store
         self._owns_store = isinstance(store, str | Path)
@@ -89,7 +94,8 @@ class Wired:
             raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
         if check_for_intervention is not None and not callable(check_for_intervention):
             raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
-        self._gate = Gate(policy, check_for_intervention)
+        self._desk_key = read_desk_key(sign_with)
+        self._gate = Gate(policy, check_for_intervention, trust=read_trust(trust))
         self._drivers = read_agents(agents)
         self._single = SingleCall(read_tools(self._drivers, tools))
         self._drivers[SINGLE] = self._single
@@ -182,6 +188,7 @@ class Wired:
             grants=Grants(store, people, self._project),
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
             vault=Vault(partial(load_keys, store)),
+            desk_key=self._desk_key,
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in

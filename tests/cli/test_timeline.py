@@ -90,3 +90,16 @@ def test_a_new_day_gets_a_line_of_its_own():
     later = e.Recorded(run_id="run_1", seq=2, at=started.at + 86_400_000, event=e.RunResumed())
 
     assert len(list(Timeline().lines([started, later]))) == 4
+
+
+def test_the_files_of_a_call_are_listed_where_somebody_is_asked_about_them():
+    events = {path.stem: codec.decode_event(path.read_bytes()) for path in GOLDEN}
+    line = 'names the file "pay.sh", 120 bytes, sha256 aaaaaaaaaaaa'
+    none = 'paths[1] names the file "/srv/none", which is not there'
+
+    for name in ("hold.opened.1-operands", "hold.revised.1-operands"):
+        shown = "\n".join(Timeline().lines([entry(events[name])]))
+        assert line in shown
+        assert none in shown
+    turn = "\n".join(Timeline().lines([entry(events["turn.taken.1-operands"])]))
+    assert "names the file" not in turn

@@ -31,6 +31,7 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
+from sayso.domain.operand import OperandPin
 from sayso.domain.people import Basis
 from sayso.domain.question import Option, Question
 from sayso.domain.ruling import Escalation, Require
@@ -66,6 +67,10 @@ CALL = Call(
     tool_version="3",
     given="toolu_01",
     text='{"amount":',
+)
+PINS = (
+    OperandPin(name="paths[0]", path="pay.sh", sha256="a" * 64, size=120),
+    OperandPin(name="paths[1]", path="/srv/none"),
 )
 RETURNED = Returned(value=msgspec.Raw(b'{"paid":true}'))
 FAILED = Failed(message="no such account", error="LookupError")
@@ -328,6 +333,11 @@ VARIANTS: dict[str, e.AnyEvent] = {
         hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
     ),
     "hold.settled.1-sealed": settled(Answered(value=msgspec.Raw(b'"***"'), sealed="c2VhbGVk")),
+    "hold.settled.1-signed": e.HoldSettled(
+        hold=3,
+        version=2,
+        decision=msgspec.structs.replace(decision(Approved()), signature="desk_1.c2lnbmF0dXJl"),
+    ),
     "run.adopted.1-times": e.RunAdopted(
         by=WHO,
         at=1_700_000_000_000,
@@ -337,6 +347,21 @@ VARIANTS: dict[str, e.AnyEvent] = {
     ),
     "run.adopted.1-silenced": e.RunAdopted(
         by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", silenced=(2, 3)
+    ),
+    "hold.opened.1-operands": msgspec.structs.replace(put(Approval(), "start"), operands=PINS),
+    "hold.revised.1-operands": e.HoldRevised(
+        hold=3,
+        version=3,
+        args=msgspec.Raw(b'{"paths":["pay.sh","/srv/none"]}'),
+        digest="e" * 64,
+        by=WHO,
+        ruling=Require(),
+        approvers=("user:ann",),
+        at=1_700_000_001_000,
+        operands=PINS,
+    ),
+    "turn.taken.1-operands": e.TurnTaken(
+        turn=2, seen=9, calls=(msgspec.structs.replace(CALL, operands=PINS),)
     ),
     "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
     "vote.cast.1-rejected": e.VoteCast(hold=3, version=2, decision=voted(Rejected(reason="no"))),

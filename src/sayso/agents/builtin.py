@@ -10,6 +10,7 @@ import msgspec
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import Answered, Errored, SignIn, check_silent_answer
+from sayso.domain.operand import OperandFile
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
 from sayso.engine.context import Context, Suspend, Wanted
@@ -43,6 +44,11 @@ class Builtin:
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+    def operands(self, args: bytes) -> tuple[OperandFile, ...]:
+        """Name no files."""
+        del args
+        return ()
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
         """Say nothing: it has no effect of its own."""

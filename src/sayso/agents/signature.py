@@ -27,6 +27,8 @@ from typing import (
 import msgspec
 
 from sayso.agents.move import Instance
+from sayso.agents.operand import operand_of
+from sayso.domain.operand import Operand
 from sayso.engine.ports import Context
 from sayso.errors import BadTool
 
@@ -51,6 +53,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters that are filled in by Sayso, and that no model or person sees."""
     instances: tuple[tuple[str, Any], ...]
     """Those that are given the instance of a machine, and the type of its state."""
+    operands: tuple[tuple[str, Operand], ...]
+    """Those that name files."""
     native: bool
     """Every argument is what its JSON parses to, so that calling needs no validation."""
 
@@ -80,6 +84,7 @@ def read_signature(
     arguments: list[Parameter] = []
     contexts: list[str] = []
     instances: list[tuple[str, Any]] = []
+    operands: list[tuple[str, Operand]] = []
     for parameter in read_parameters(fn, name):
         hint = _resolve(parameter, names, scope, name)
         if is_context(hint):
@@ -89,6 +94,8 @@ def read_signature(
             instances.append((parameter.name, _state_kind(hint)))
             continue
         check_open(hint, parameter.name, name)
+        if (operand := operand_of(hint, parameter.name, name)) is not None:
+            operands.append((parameter.name, operand))
         if parameter.default is None:
             hint = _optional(hint)
         arguments.append(Parameter(name=parameter.name, hint=hint, default=parameter.default))
@@ -96,6 +103,7 @@ def read_signature(
         parameters=tuple(arguments),
         contexts=tuple(contexts),
         instances=tuple(instances),
+        operands=tuple(operands),
         native=all(is_native(argument.hint) for argument in arguments),
     )
 
@@ -161,7 +169,7 @@ def is_native(hint: Any) -> bool:
         return True
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return is_native(parts[0]) and all(isinstance(part, str) for part in parts[1:])
+        return is_native(parts[0]) and all(isinstance(part, str | Operand) for part in parts[1:])
     if origin is Literal:
         return all(type(part) in _LITERALS for part in parts)
     if origin in (Union, types.UnionType, list):

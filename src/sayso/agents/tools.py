@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from sayso.agents.answered import Answered, read_answered
 from sayso.agents.move import Instance
+from sayso.agents.operand import name_files
 from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import SignIn
+from sayso.domain.operand import OperandFile
 from sayso.domain.question import Question
 from sayso.domain.ruling import HIGH, RISKS, Require, duration_ms, require
 from sayso.engine.context import Suspend, Wanted
@@ -137,6 +139,17 @@ class FunctionTool(Generic[P, R]):
         if value is None or value == {}:
             return b"{}"
         return self._arguments.freeze(self._object(value))
+
+    def operands(self, args: bytes) -> tuple[OperandFile, ...]:
+        """List the files that frozen arguments name; none if it declares none."""
+        marked = self._signature.operands
+        if not marked:
+            return ()
+        given = self._object(decode_value(args))
+        if missing := [at for at, _ in marked if at not in given]:
+            # Frozen arguments have all of them. An alias would keep a file from being looked at.
+            raise BadValue(f"{missing[0]!r} names a file, and is not among the arguments")
+        return tuple([file for at, how in marked for file in name_files(at, how, given[at])])
 
     def ask(self, args: bytes) -> Wanted | None:
         """Say what it asks instead of having a body; None if it has one."""

@@ -23,7 +23,7 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.question import Question
-from sayso.domain.rendering import render
+from sayso.domain.rendering import By, render
 from sayso.store.views import moment
 
 _COLOURS = {
@@ -72,14 +72,19 @@ class Timeline:
                 pass
             case e.CommandReceived(call=call):
                 calls = (call,)
-            case e.HoldRevised(args=args):
-                calls = (Call(ref="", tool="", args=args),)
+            case e.HoldRevised(args=args, operands=operands):
+                calls = (Call(ref="", tool="", args=args, operands=operands),)
+            case e.HoldOpened(operands=operands) if operands:
+                calls = (Call(ref="", tool="", operands=operands),)
             case _:
                 calls = ()
         for call in calls:
             if len(calls) > 1:
                 yield f"{' ' * _INDENT}{self._named(call.ref)}"
-            shown = render(bytes(call.args), words=[("agent", "wrote instead", call.text)])
+            words: list[tuple[By, str, str]] = [("agent", "wrote instead", call.text)]
+            # They are listed where somebody is asked about them.
+            files = () if call.ref else call.operands
+            shown = render(bytes(call.args), words=words, operands=files)
             frame = bool(shown.words) or not shown.inspectable
             yield from drawn(shown, _INDENT, frame=frame, full=self._full)
 

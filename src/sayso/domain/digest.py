@@ -64,10 +64,21 @@ def same_but_for_order(one: bytes, two: bytes) -> bool:
 
 
 def call_digest(
-    *, project: str, run: str, version: int, tool: str, tool_version: str, args: bytes
+    *,
+    project: str,
+    run: str,
+    version: int,
+    tool: str,
+    tool_version: str,
+    args: bytes,
+    operands: bytes = b"",
 ) -> str:
-    """Name exactly what a person is asked about; a decision carries this."""
-    return _sha256("sayso.call.1", project, run, str(version), tool, tool_version, args)
+    """Name exactly what a person is asked about; a decision carries this.
+
+    `operands` are the files that the arguments name, as `operand.encode_pins` writes them.
+    """
+    parts = (project, run, str(version), tool, tool_version, args)
+    return _sha256("sayso.call.1", *parts, *((operands,) if operands else ()))
 
 
 def ask_digest(*, project: str, run: str, call: str, step: int, ask: bytes) -> str:

@@ -178,6 +178,8 @@ class Decision(Value, frozen=True, kw_only=True):
     """Whom they stood in for."""
     basis: tuple[Basis, ...] = ()
     """The records that their right was read from."""
+    signature: str = ""
+    """Of the desk where it was made, over all of it and its place; see `signing`."""
 
     @property
     def persons(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import OperandPin
 from sayso.domain.run import Run
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal
@@ -84,6 +85,8 @@ class Transcript:
         """What each call is, or would be, executed with: as edited, if it was."""
         self.tool_versions: dict[str, str] = {}
         """The version of its tool that each call was last asked for, or asked about, with."""
+        self.operands: dict[str, tuple[OperandPin, ...]] = {}
+        """The files of each call that people were asked about, as they were then."""
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people last decided on whether each call may start."""
@@ -93,6 +96,10 @@ class Transcript:
         """Who last edited the arguments of each call."""
         self.handed: dict[str, dict[str, str]] = {}
         """Who was asked about each call in place of whom."""
+        self.settled: dict[str, e.HoldSettled] = {}
+        """By which entries they did."""
+        self.looked_into: dict[str, dict[int, e.HoldSettled]] = {}
+        """What was decided on steps of each call that were in doubt, by the number of the hold."""
         self.approvers: dict[str, tuple[str, ...]] = {}
         """Who could decide on each call that was held, when it was last asked about."""
         self.places: dict[str, list[Place]] = {}
@@ -187,6 +194,11 @@ class Transcript:
         }
         return {**self._doubts, **mine}
 
+    def ask_of(self, hold: int) -> Ask | None:
+        """Give what a hold asks; None if the entry that opened it was redacted."""
+        opened = self._holds.get(hold)
+        return None if opened is None else opened.ask
+
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
         self._log(strand).said.append((seq, message))
 
@@ -195,6 +207,8 @@ class Transcript:
         self.calls[call.ref] = call
         self.args[call.ref] = bytes(call.args)
         self.tool_versions[call.ref] = call.tool_version
+        if call.operands:
+            self.operands[call.ref] = call.operands
 
     def _strand(self, seq: int, event: e.StrandOpened | e.StrandChanged | e.StrandClosed) -> None:
         match event:
@@ -225,6 +239,7 @@ class Transcript:
             self._holds[event.hold] = event
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
+                self.operands[event.call] = event.operands
             if _lets_start(event.ask) and event.then == "start":
                 self._gated.add(event.call)
             # What its body asks does not change whom the call itself asked.
@@ -239,6 +254,7 @@ class Transcript:
         match event:
             case e.HoldRevised():
                 self.args[opened.call] = bytes(event.args)
+                self.operands[opened.call] = event.operands
                 self.approvers[opened.call] = event.approvers
                 self.editors[opened.call] = event.by.id
                 self._votes.pop(event.hold, None)
@@ -251,9 +267,15 @@ class Transcript:
                 self.decisions[opened.call] = event.decision
                 votes = [one for one in self._votes.get(event.hold, ()) if says_yes(one.verdict)]
                 self.approvals[opened.call] = [*votes, event.decision]
+                self.settled[opened.call] = event
             case e.DecisionUndone() if _lets_start(opened.ask):
                 self.decisions.pop(opened.call, None)
                 self.approvals.pop(opened.call, None)
+                self.settled.pop(opened.call, None)
+            case e.HoldSettled() if isinstance(opened.ask, InDoubt):
+                self.looked_into.setdefault(opened.call, {})[event.hold] = event
+            case e.DecisionUndone() if isinstance(opened.ask, InDoubt):
+                self.looked_into.get(opened.call, {}).pop(event.hold, None)
             case _:
                 pass
 

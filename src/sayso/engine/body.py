@@ -29,6 +29,7 @@ from sayso.domain.hold import Answered, Ask, Decision, Delegation
 from sayso.domain.question import Question
 from sayso.domain.ruling import HIGH, Require, at_risk
 from sayso.domain.run import Run
+from sayso.domain.signing import SPEAKING
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
@@ -353,6 +354,8 @@ class DurableBody:
             return ruling
         if ruling.on_silence == "approve" and tool.risk in HIGH:
             raise BadPolicy(f"silence must not approve anything in a tool of {tool.risk} risk")
+        if ruling.on_silence in SPEAKING and self._parts.gate.trust is not None:
+            raise BadPolicy(f"silence cannot {ruling.on_silence} here: only what is signed counts")
         return self._parts.bound(self._run, self.ref, at_risk(ruling, tool.risk))
 
     def _step_digest(self, name: str, args: bytes) -> str:

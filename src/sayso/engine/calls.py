@@ -12,6 +12,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
+from sayso.domain.operand import OperandPin
 from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
@@ -30,9 +31,11 @@ from sayso.engine.attempt import (
 )
 from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
+from sayso.engine.gate import UNSIGNED
 from sayso.engine.grants import Uses
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
+from sayso.engine.operand import read_pinned
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, allowed_by, start_of
@@ -47,8 +50,8 @@ async def propose_starts(
     run = live.run
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
-    # Left to a worker that can read what their bodies were answered.
-    able = [row for row in there if _opens(parts, transcript, row)]
+    # Left to a worker that can read what their bodies were answered, and trusts it.
+    able = [row for row in there if _usable(parts, run, transcript, row)]
     if there and not able:
         await parts.vault.rest(parts.bounds.look_s)
     driver = parts.drivers[run.agent]
@@ -107,8 +110,8 @@ def tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
 
 
 async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
-    """Propose to let a body go on whose asks are settled; not where it could not read an answer,
-    because it would fail for good there.
+    """Propose to let a body go on whose asks are settled; not where it could not read an answer, or
+    does not trust one, because it would fail for good there.
     """
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
@@ -125,11 +128,28 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
         # What it has done is done; it does no more.
         outcome = Failed(error="Forbidden", message=ruling.why)
         return Proposal(partial(_give_up, row, outcome), args={}, tick=tick)
-    if not _opens(parts, transcript, row):
+    if not _usable(parts, run, transcript, row):
         await parts.vault.rest(parts.bounds.look_s)
         return Proposal(lambda _: [], args={}, tick=tick)
+    trust = parts.gate.trust
+    settled = transcript.settled.get(row.ref)
+    if trust is not None and isinstance(ruling, Require) and not trust.starts(run, row, settled):
+        # It should not have begun, or did so before anybody had to be asked.
+        found = await _doubt_ruling(parts, run_id, row.ref)
+        ruling = msgspec.structs.replace(found, title=f"Go on with {row.tool}?", why=UNSIGNED)
+        verb = partial(_doubt_body, parts, row, ruling)
+        return Proposal(verb, args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
+
+
+def _doubt_body(parts: Parts, row: CallRow, ruling: Require, run: Run) -> list[e.Event]:
+    if run.call(row.ref) != row or run.ending:
+        return []
+    why = "no desk that this worker trusts has signed that it may start"
+    return bodies.doubt_body(
+        run, row.ref, attempt=row.attempt, why=why, ruling=ruling, now=parts.store.now()
+    )
 
 
 def _give_up(row: CallRow, outcome: Failed, run: Run) -> list[e.Event]:
@@ -213,8 +233,11 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
-def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
-    """Tell whether all that the body of a call was answered can be read here."""
+def _usable(parts: Parts, run: Run, transcript: Transcript, row: CallRow) -> bool:
+    """Tell whether all that the body of a call was answered counts here, and can be read."""
+    trust = parts.gate.trust
+    if trust is not None and not trust.answers(run, row, transcript):
+        return False
     verdicts = [
         decision.verdict
         for place in transcript.places.get(row.ref, ())
@@ -257,11 +280,19 @@ async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, resu
     """Say how to record what became of an attempt."""
     doubts = isinstance(result, Doubt | StepDoubt | Parked)
     ruling = await _doubt_ruling(parts, run_id, ref) if doubts else Require()
-    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling)
+    pins = (await parts.ledger.transcript(run_id)).operands.get(ref, ()) if doubts else ()
+    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling, pins=pins)
 
 
 def _events(
-    parts: Parts, run: Run, ref: str, attempt: int, *, result: Result, ruling: Require
+    parts: Parts,
+    run: Run,
+    ref: str,
+    attempt: int,
+    *,
+    result: Result,
+    ruling: Require,
+    pins: tuple[OperandPin, ...],
 ) -> list[e.Event]:
     now = parts.store.now()
     row = run.call(ref)
@@ -283,9 +314,8 @@ def _events(
         case Void(why=why):
             return verbs.void_attempt(run, ref, attempt=attempt, why=why)
         case Doubt(why=why, probe=probe):
-            return verbs.doubt_call(
-                run, ref, attempt=attempt, why=why, ruling=ruling, now=now, probe=probe
-            )
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, probe=probe, operands=pins)
         case StepDoubt(why=why):
             digest = row.digest if row is not None else ""
             return bodies.doubt_step(
@@ -293,7 +323,8 @@ def _events(
             )
         case Parked(why=why) if spent:
             why = f"its body was lost {parts.bounds.attempts_max} times, the last because: {why}"
-            return verbs.doubt_call(run, ref, attempt=attempt, why=why, ruling=ruling, now=now)
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, operands=pins)
         case Parked(why=why, again=again):
             return bodies.park(run, ref, attempt=attempt, why=why, again=again)
         case Asked():
@@ -380,8 +411,12 @@ def context_of(
     """Gather what a tool is told of its call."""
     strand = _strand_of(run, transcript, ref)
     command = None if transcript is None else transcript.commands.get(ref)
-    data = None
+    data, files = None, None
     if transcript is not None:
+        tool = parts.drivers[run.agent].tools.get(transcript.calls[ref].tool)
+        if tool is not None:
+            pins = transcript.operands.get(ref, ())
+            files = partial(read_pinned, tool, transcript.args[ref], pins)
         data = parts.drivers[run.agent].data_of(Scene(run, transcript), strand)
         if body is not None:
             data = transcript.began.get(ref, data)
@@ -400,4 +435,5 @@ def context_of(
         moves=[],
         data=data,
         tokens=Tokens() if tokens is None else tokens,
+        files=files,
     )

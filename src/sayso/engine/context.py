@@ -121,6 +121,19 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     as an argument of it: by the time the body goes on, it may be another one.
     """
 
+    files: Callable[[str], bytes] | None = None
+    """Reads the files that the call names."""
+
+    def operand(self, name: str, at: int | None = None) -> bytes:
+        """Read the file that an argument names, marked with `Operand()`; of a list, the one `at`.
+
+        If a person was asked about the call, these are the bytes that were allowed: read once and
+        compared as they are. Raise `NotDone` if they differ, `FileNotFoundError` if there is none.
+        """
+        if self.files is None:
+            raise BadValue(f"this context is of no call, so {name!r} names no file")
+        return self.files(name if at is None else f"{name}[{at}]")
+
     async def step(
         self, name: str, fn: Callable[..., Any], *args: Any, effect: str = "once"
     ) -> Any:

@@ -38,8 +38,11 @@ from sayso.domain.people import Authority
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.settling import Draft
+from sayso.domain.signing import sign_events
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
+from sayso.engine.genuine import Shown, check_genuine
 from sayso.engine.grants import Always, Giving
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
@@ -96,6 +99,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """How far a yes goes beyond the call that it is for."""
     signed_in: bool = False
     """Whether whoever decides has signed in where the hold asks them to."""
+    shown: Shown | None = None
+    """What was shown, if whoever asks has it at hand."""
 
     @property
     def edits(self) -> bool:
@@ -204,13 +209,20 @@ class Decider:
             edit = await read_edit(self._parts, run_id, ns, request.verdict)
             giving = await self._giving(run_id, ns, request, edit)
 
+            desk_key = self._parts.desk_key
+            transcript = None if desk_key is None else await self._seen(run_id)
+
             def verb(run: Run) -> list[e.Event]:
                 before, found = run, list[e.Event]()
                 for n in ns:
                     shown = request.digest if digests is None else digests[n]
                     settling.check_shown(run, n, shown)
+                    if transcript is not None:
+                        check_genuine(run, n, transcript, request.shown)
                     one = _One(n=n, verdict=verdicts[n], edit=edit, alone=len(ns) == 1)
                     events = self._events(run, one, request, standing)
+                    if desk_key is not None:
+                        events = sign_events(run, events, desk_key.sign)
                     events += giving.events(n, events)
                     run = apply_all(run, events)
                     found += events
@@ -245,6 +257,8 @@ class Decider:
         if len(ns) != 1 or not isinstance(request.verdict, Approved):
             raise WrongVerdict("always= goes with approve() of one hold")
         found = hold_view(await self._found(run_id, ns[0]))
+        if found.operands:
+            raise NotAllowed("there is no standing yes to what files say: they may say otherwise")
         args = found.args_json.encode() if edit is None else edit.args
         ruling = found.ruling if edit is None else edit.ruling
         run = await self._parts.ledger.load(run_id)
@@ -262,6 +276,11 @@ class Decider:
             args=args,
         )
         return Giving(grant)
+
+    async def _seen(self, run_id: str) -> Transcript:
+        """Read all that there is to see of a run, also what other processes have written."""
+        await self._parts.ledger.refresh(run_id)
+        return await self._parts.ledger.transcript(run_id)
 
     async def _check_stands(
         self, run_id: str, ns: Sequence[int], request: Decide, who: Authority
@@ -339,6 +358,7 @@ class Decider:
                 by=who,
                 now=now,
                 policy_version=edit.policy_version,
+                operands=edit.operands,
             )
             draft.add(*revised)
             verdict = Approved()

@@ -8,7 +8,9 @@ import msgspec
 
 from sayso.domain.digest import call_digest
 from sayso.domain.hold import Approved, Verdict
+from sayso.domain.operand import OperandPin, encode_pins
 from sayso.domain.ruling import Forbid, Require
+from sayso.engine.operand import pin
 from sayso.engine.parts import Parts
 from sayso.errors import NotAllowed, WrongVerdict
 
@@ -20,6 +22,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     ruling: Require
     policy_version: str
+    operands: tuple[OperandPin, ...] = ()
 
 
 async def read_edit(parts: Parts, run_id: str, ns: Sequence[int], verdict: Verdict) -> Edit | None:
@@ -49,6 +52,7 @@ async def read_edit(parts: Parts, run_id: str, ns: Sequence[int], verdict: Verdi
         raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
     # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
     shown = (await parts.ledger.transcript(run_id)).tool_versions[row.ref]
+    pins = await pin(tool, args)
     digest = call_digest(
         project=run.project,
         run=run.id,
@@ -56,8 +60,11 @@ async def read_edit(parts: Parts, run_id: str, ns: Sequence[int], verdict: Verdi
         tool=tool.name,
         tool_version=shown,
         args=args,
+        operands=encode_pins(pins),
     )
     if not isinstance(ruling, Require):
         ruling = Require(risk=tool.risk)
     bound = parts.bound(run, row.ref, ruling)
-    return Edit(args=args, digest=digest, ruling=bound, policy_version=policy.version)
+    return Edit(
+        args=args, digest=digest, ruling=bound, policy_version=policy.version, operands=pins
+    )

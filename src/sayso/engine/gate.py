@@ -11,14 +11,16 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import ask_digest, call_digest, decode_value
 from sayso.domain.hold import SignIn
+from sayso.domain.operand import OperandPin, encode_pins, what_changed
 from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
@@ -26,17 +28,22 @@ from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
-from sayso.domain.verbs import HoldRequest
+from sayso.domain.verbs import HoldRequest, unsilenced
 from sayso.engine.context import Wanted
 from sayso.engine.grants import Found, Grants
+from sayso.engine.operand import pin
 from sayso.engine.people import Records
 from sayso.engine.ports import AskedCall, Driver, Intervention, Tool
 from sayso.engine.still import Still, still_allowed
 from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, SignInFailed, contained
 
+if TYPE_CHECKING:
+    from sayso.engine.signing import Trust
+
 PATIENCE_S = 5.0
 """How long `check_for_intervention` may take before the answer is: ask a person."""
+UNSIGNED = "Asked again: the decision is not signed by a desk that this worker trusts."
 TEXT_MAX = 4000
 """How much of unusable arguments is kept for people to see."""
 
@@ -88,9 +95,12 @@ class Gate:
         policy: Policy | None = None,
         check_for_intervention: Intervention | None = None,
         *,
+        trust: Trust | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._policy = policy or Policy()
+        self.trust = trust
+        """The desks whose decisions count here; None: all decisions that were recorded do."""
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
         self.grants: Grants | None = None
@@ -129,23 +139,15 @@ class Gate:
             kind = "BadArguments" if tool else "UnknownTool"
             call = Call(ref=ref, tool=name, text=text, given=given)
             return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
-        digest = call_digest(
-            project=run.project,
-            run=run.id,
-            version=1,
-            tool=tool.name,
-            tool_version=tool.version,
-            args=args,
-        )
         call = Call(
             ref=ref,
             tool=tool.name,
             args=msgspec.Raw(args),
-            digest=digest,
+            digest=self._digest(run, 1, tool, tool.version, args),
             tool_version=tool.version,
             given=given,
         )
-        if (refused := _refused_before(run, tool, digest)) is not None:
+        if (refused := _refused_before(run, tool, call.digest)) is not None:
             return Admitted(call=call, outcome=refused)
         policy = self.policy
         ruling = await self.rule(run, tool, args, checks, policy)
@@ -154,17 +156,41 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        pinned = await self._pinned(run, tool, call, ruling)
+        if isinstance(pinned, Failed):
+            return Admitted(call=call, outcome=pinned)
+        if (refused := _refused_before(run, tool, pinned.digest)) is not None:
+            return Admitted(call=pinned, outcome=refused)
         if isinstance(ruling, Proceed):
             return await self._let_through(run, tool, call)
-        if not repeats and await self._covered(run, tool, args, ruling) is not None:
+        pins = pinned.operands
+        if not repeats and await self._covered(run, tool, args, ruling, pins) is not None:
             return Admitted(call=call, granted=True)
         request = HoldRequest(
             ref=ref,
             ruling=ruling,
             policy_version=policy.version,
             duplicate_of=repeats,
+            operands=pinned.operands,
         )
-        return Admitted(call=call, request=request)
+        return Admitted(call=pinned, request=request)
+
+    async def _pinned(self, run: Run, tool: Tool, call: Call, ruling: Ruling) -> Call | Failed:
+        """Make the files that a call names part of what is asked; its error if one of them cannot
+        be read. What needs nobody is only compared with what was refused before.
+        """
+        asked = not isinstance(ruling, Proceed)
+        if not asked and not run.refusals:
+            return call
+        args = bytes(call.args)
+        try:
+            pins = await pin(tool, args)
+        except BadValue as error:
+            return Failed(error="BadArguments", message=str(error)) if asked else call
+        if not pins:
+            return call
+        digest = self._digest(run, 1, tool, tool.version, args, pins=pins)
+        return replace(call, digest=digest, operands=pins)
 
     async def _let_through(self, run: Run, tool: Tool, call: Call) -> Admitted:
         args = bytes(call.args)
@@ -227,9 +253,10 @@ class Gate:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
         args = transcript.args[row.ref]
         asked_with = transcript.tool_versions[row.ref]
-        if row.digest == self._digest(run, row.version, tool, tool.version, args):
+        before = transcript.operands.get(row.ref, ())
+        if row.digest == self._digest(run, row.version, tool, tool.version, args, pins=before):
             upgraded = False
-        elif row.digest == self._digest(run, row.version, tool, asked_with, args):
+        elif row.digest == self._digest(run, row.version, tool, asked_with, args, pins=before):
             upgraded = True
         else:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
@@ -242,41 +269,76 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args) if fresh else ""
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        try:
+            pins = await self._pin_again(tool, args, before, ruling)
+        except BadValue as error:
+            return Checked(outcome=Failed(error="BadArguments", message=str(error)))
+        changed = what_changed(before, pins)
+        approved = row.state is CallState.APPROVED
+        signed = not approved or self.verified(run, row, transcript)
+        if isinstance(ruling, Proceed) and (changed or not signed):
+            # Nobody has to be asked, but somebody was, and has not allowed this.
+            ruling = Require(approvers=transcript.approvers.get(row.ref, ()), risk=tool.risk)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
-        if row.state is CallState.READY and not repeats and not upgraded:
-            found = await self._covered(run, tool, args, ruling)
+        if row.state is CallState.READY and not (repeats or upgraded or changed):
+            found = await self._covered(run, tool, args, ruling, pins)
             if found is not None:
                 checked = await self._start(run, tool, row, args)
-                return msgspec.structs.replace(checked, basis=found.basis, found=found)
+                return replace(checked, basis=found.basis, found=found)
         still = Still(why="what allowed it before does not any more")
-        if row.state is CallState.APPROVED:
+        if approved and signed:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
-        if not still.why and not upgraded:
+        if not still.why and not (upgraded or changed):
             checked = await self._start(run, tool, row, args)
-            return msgspec.structs.replace(checked, basis=still.basis)
-        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
-            if (refused := _refused_before(run, tool, row.digest)) is not None:
-                return Checked(outcome=refused)
-            request = HoldRequest(
-                ref=row.ref,
-                ruling=ruling,
-                policy_version=policy.version,
-                duplicate_of=repeats,
-            )
-            return Checked(request=request)
-        why = "its tool was changed" if upgraded else still.why
+            return replace(checked, basis=still.basis)
         request = HoldRequest(
             ref=row.ref,
-            ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
+            ruling=ruling,
             policy_version=policy.version,
-            digest=self._digest(run, row.version + 1, tool, tool.version, args) if upgraded else "",
-            tool_version=tool.version if upgraded else "",
+            duplicate_of=repeats,
+            operands=pins,
         )
-        return Checked(request=request)
+        if upgraded or changed:
+            digest = self._digest(run, row.version + 1, tool, tool.version, args, pins=pins)
+            request = replace(request, digest=digest, tool_version=tool.version)
+        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
+            asked = self._digest(run, row.version, tool, tool.version, args, pins=pins)
+            refused = _refused_before(run, tool, asked)
+            return Checked(request=None if refused else request, outcome=refused)
+        why = still.why
+        if upgraded or (changed and (before or approved)):
+            why = "its tool was changed" if upgraded else changed
+        why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
+        # Silence is not signed: it would allow in vain, again and again.
+        ruling = replace(ruling if signed else unsilenced(ruling), why=why)
+        return Checked(request=replace(request, ruling=ruling))
 
-    async def _covered(self, run: Run, tool: Tool, args: bytes, ruling: Require) -> Found | None:
-        return None if self.grants is None else await self.grants.covering(run, tool, args, ruling)
+    def verified(self, run: Run, row: CallRow, transcript: Transcript) -> bool:
+        """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
+        somebody is signed in shows by itself.
+        """
+        settled = transcript.settled.get(row.ref)
+        if self.trust is None or settled is None:
+            return True
+        votes = transcript.approvals.get(row.ref, [])[:-1]
+        # As the last word is signed, so is every vote that it rests on.
+        verifies = partial(self.trust.verifies, run, settled.hold, settled.version)
+        return self.trust.starts(run, row, settled) and all(map(verifies, votes))
+
+    async def _pin_again(
+        self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling
+    ) -> tuple[OperandPin, ...]:
+        """Look at the files of a call that is about to start, unless nobody is asked or was."""
+        return await pin(tool, args) if before or not isinstance(ruling, Proceed) else ()
+
+    async def _covered(
+        self, run: Run, tool: Tool, args: bytes, ruling: Require, pins: Sequence[OperandPin]
+    ) -> Found | None:
+        """Find a grant that covers a call: none speaks of what is in files, and none is signed."""
+        if self.grants is None or pins or self.trust is not None:
+            return None
+        return await self.grants.covering(run, tool, args, ruling)
 
     async def _start(self, run: Run, tool: Tool, row: CallRow, args: bytes) -> Checked:
         try:
@@ -380,7 +442,16 @@ class Gate:
             lineage=run.lineage,
         )
 
-    def _digest(self, run: Run, version: int, tool: Tool, tool_version: str, args: bytes) -> str:
+    def _digest(
+        self,
+        run: Run,
+        version: int,
+        tool: Tool,
+        tool_version: str,
+        args: bytes,
+        *,
+        pins: Sequence[OperandPin] = (),
+    ) -> str:
         return call_digest(
             project=run.project,
             run=run.id,
@@ -388,6 +459,7 @@ class Gate:
             tool=tool.name,
             tool_version=tool_version,
             args=args,
+            operands=encode_pins(pins),
         )
 
 

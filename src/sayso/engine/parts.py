@@ -22,6 +22,7 @@ from sayso.store.base import LEASE_MS, Store
 
 if TYPE_CHECKING:
     from sayso.engine.hot import HotBodies
+    from sayso.engine.signing import DeskKey
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     records: People
     grants: Grants
     vault: Vault = Vault()
+    desk_key: DeskKey | None = None
+    """Signs what people decide here."""
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:
         """Make a ruling on a call that an agent's model asked for as strict as the agent wants."""

@@ -11,6 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect
 from sayso.domain.hold import SignIn
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandFile
 from sayso.domain.policy import CallFacts
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run
@@ -151,6 +152,10 @@ class Tool(Protocol):
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate arguments and encode them once and for all; `BadValue` if they do not fit."""
+        ...
+
+    def operands(self, args: bytes) -> Sequence[OperandFile]:
+        """List the files that frozen arguments name; none if the tool declares none."""
         ...
 
     async def call(self, ctx: Context, args: bytes) -> bytes | Suspend:

@@ -61,10 +61,10 @@ class KeyRing:
         if store_path is None:
             raise BadKeys(f"there are no keys: set {VARIABLE}")
         path = _beside(store_path)
-        text = _read_file(path)
+        text = read_secret_file(path)
         if text is None:
-            _make_file(path)
-            text = _read_file(path) or ""
+            make_secret_file(path, new_key())  # Unless somebody else is faster.
+            text = read_secret_file(path) or ""
         return cls(_read_keys(text.split(), str(path)))
 
     @classmethod
@@ -157,7 +157,7 @@ def _read_keys(items: list[str], source: str) -> dict[str, bytes]:
     return keys
 
 
-def _read_file(path: Path) -> str | None:
+def read_secret_file(path: Path) -> str | None:
     """Read a key file, and refuse one that anybody else may read; None if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -178,8 +178,8 @@ def _read_file(path: Path) -> str | None:
         os.close(fd)
 
 
-def _make_file(path: Path) -> None:
-    """Make a key file with one new key, durably, unless somebody else is faster.
+def make_secret_file(path: Path, key: str) -> bool:
+    """Make a key file with one key, durably; False if there is a file of that name.
 
     It gets its name when it is complete: nobody reads half a key.
     """
@@ -189,7 +189,7 @@ def _make_file(path: Path) -> None:
         fd = os.open(temporary, flags, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
-                file.write(f"{new_key()}\n".encode())
+                file.write(f"{key}\n".encode())
                 file.flush()
                 os.fsync(fd)
             os.link(temporary, path)
@@ -197,9 +197,10 @@ def _make_file(path: Path) -> None:
             temporary.unlink(missing_ok=True)
         sync_dir(str(path.parent))
     except FileExistsError:
-        return
+        return False
     except OSError as error:
         raise BadKeys(f"{str(path)!r} cannot be made: {error.strerror}") from None
+    return True
 
 
 def _encode(data: bytes) -> str:

@@ -16,6 +16,7 @@ from sayso.domain.grant import may_be_granted
 from sayso.domain.hint import Schema
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandPin
 from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.question import Question
 from sayso.domain.rendering import By, Rendering, render
@@ -77,6 +78,8 @@ class HoldView(Value, frozen=True, kw_only=True):
     """It is decided with all others of its request, or not at all."""
     lineage: tuple[str, ...] = ()
     """The runs above the one that asks, the root first."""
+    operands: tuple[OperandPin, ...] = ()
+    """The files that the arguments name, as they were when they were asked about."""
 
     @property
     def missing(self) -> int:
@@ -117,7 +120,7 @@ class HoldView(Value, frozen=True, kw_only=True):
                 words.append(("agent", "asks", said))
             case _:
                 pass
-        return render(self.args_json.encode(), schema, words=words)
+        return render(self.args_json.encode(), schema, words=words, operands=self.operands)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,13 +208,13 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
     opened = decode(found.opened)
     revision = None if found.revision is None else decode(found.revision)
     ruling, doubt, repeats = Require(), "", ""
-    ask, together = None, False
+    ask, together, operands = None, False, ()
     if isinstance(opened, e.HoldOpened):
         ruling, repeats = opened.ruling, opened.duplicate_of
-        ask, together = opened.ask, opened.together
+        ask, together, operands = opened.ask, opened.together, opened.operands
         doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     if isinstance(revision, e.HoldRevised):
-        ruling = revision.ruling
+        ruling, operands = revision.ruling, revision.operands
     args = _args(found)
     return HoldView(
         id=hold_id(row.run_id, row.n),
@@ -247,6 +250,7 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         ask=ask,
         together=together,
         lineage=lineage,
+        operands=operands,
     )
 
 
