@@ -230,6 +230,7 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.StepVoided(call="2.0", attempt=3, step=2, why="it was not sent"),
     e.BodyParked(call="2.0", attempt=3, why="it waited too long"),
     e.RunAdopted(by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday"),
+    e.RunErased(by=WHO, at=1_700_000_005_000, through=17, reason="older than 90d"),
 )
 """The main specimen of every tag."""
 

@@ -14,6 +14,8 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.door import Door
+    from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
@@ -239,6 +241,16 @@ class Store(Protocol):
     @property
     def shelf(self) -> Shelf:
         """Where the same store keeps what is no run."""
+        ...
+
+    @property
+    def seals(self) -> Seals:
+        """Where it keeps the seals over what it keeps."""
+        ...
+
+    @property
+    def door(self) -> Door:
+        """Where it keeps who was refused what."""
         ...
 
     def now(self) -> int:

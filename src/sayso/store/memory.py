@@ -39,7 +39,9 @@ from sayso.store.base import (
     Write,
 )
 from sayso.store.clock import Clock, SystemClock
+from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -69,6 +71,8 @@ class MemoryStore:
         self._watches = Watches()
         self._closed = False
         self.shelf = MemoryShelf(self._check)
+        self.seals = MemorySeals(self._check, self._leaves)
+        self.door = MemoryDoor(self._check, self.now)
 
     @property
     def name(self) -> str:
@@ -232,6 +236,13 @@ class MemoryStore:
     def _check(self) -> None:
         if self._closed:
             raise StoreClosed
+
+    def _leaves(self, after: int, limit: int) -> list[Leaf]:
+        page = self._kept.log[after : after + limit]
+        return [
+            Leaf(position, self._kept.journals[run_id][seq - 1].hash)
+            for position, (run_id, seq) in enumerate(page, start=after + 1)
+        ]
 
     def _found(self, row: HoldRow) -> HoldFound:
         run, journal = self._kept.runs[row.run_id], self._kept.journals[row.run_id]

@@ -26,6 +26,7 @@ from sayso.store.base import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_pen import Pen
@@ -65,6 +66,8 @@ class SqliteStore:
         self._queue = JobQueue(self._writer.give)
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
+        self.seals = SqliteSeals(self._submit, self._read)
+        self.door = SqliteDoor(self._submit, self._read)
 
     @classmethod
     async def open(

@@ -18,6 +18,7 @@ from sayso.store import chain
 from sayso.store.admit import check_conditions, check_guard, make_entries
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, Key, KeyRow, Write
 from sayso.store.clock import Clock
+from sayso.store.sqlite_audit import AuditPen
 from sayso.store.sqlite_shelf import ShelfPen
 
 _RUN = "select k, seq, at, hash, last, status, owner, due_at from runs where id = ?"
@@ -91,6 +92,7 @@ class Pen:
         self._clock = clock
         self._lease_ms = lease_ms
         self.shelf = ShelfPen(conn)
+        self.audit = AuditPen(conn, clock)
         self.position = 0
         """The last position written, or seen at the last look."""
 

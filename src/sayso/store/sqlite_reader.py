@@ -19,6 +19,7 @@ import msgspec
 from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
@@ -86,6 +87,7 @@ class Reader:
     def __init__(self, conn: apsw.Connection) -> None:
         self._conn = conn
         self.shelf = ShelfReader(conn)
+        self.audit = AuditReader(conn)
 
     def close(self) -> None:
         close(self._conn)

@@ -7,6 +7,7 @@ Every test is an `async def` that opens a store, uses it on one event loop and c
 """
 
 from sayso.testing.contract.append import AppendContract
+from sayso.testing.contract.audit import AuditContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.race import RaceContract
@@ -18,6 +19,12 @@ __all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
 
 
 class StoreContract(
-    AppendContract, ListContract, RaceContract, ShelfContract, WatchContract, WorkerContract
+    AppendContract,
+    AuditContract,
+    ListContract,
+    RaceContract,
+    ShelfContract,
+    WatchContract,
+    WorkerContract,
 ):
     """All that a store must do. Say how to open one, and run it."""
