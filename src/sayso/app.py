@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -36,6 +36,9 @@ from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
+
+if TYPE_CHECKING:
+    from sayso.engine.audit_desk import AuditDesk
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -305,6 +308,13 @@ class Sayso(Wired):
         if type(after) is not int:
             raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
+
+    @property
+    def audit(self) -> AuditDesk:
+        """Checking and sealing the store, showing who decided what, and erasing what is old."""
+        from sayso.engine.audit_desk import AuditDesk
+
+        return AuditDesk(self._open_parts)
 
     async def sweep(self) -> int:
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""

@@ -410,6 +410,10 @@ AnyEvent = (
 )
 
 
+Erasing = EntryRedacted | RunErased
+"""What erases what other entries say."""
+
+
 class Recorded(Value, frozen=True, kw_only=True):
     """An event with its place in a run's journal and the store time it was committed at."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sayso.domain import codec
+from sayso.domain import events as e
 from sayso.domain.guard import conditions_of
 from sayso.domain.run import FOLD
 from sayso.domain.standing import status_of
@@ -50,4 +51,5 @@ def make_write(
         owner_was=owner_was,
         key=key,
         only_if=conditions_of(before, events) if before else (),
+        redacts=tuple([n for one in events if isinstance(one, e.Erasing) for n in one.erases]),
     )

@@ -67,8 +67,8 @@ async def verify(
 ) -> Report:
     """Check every run of a store, and its seals; `progress` hears of it after every page.
 
-    `trusted` are the public keys that seals may be signed with, `copies` are seals that were kept
-    outside, a line of JSON each.
+    `trusted` are the public keys that seals may be signed with; None: who signed them is not looked
+    at. `copies` are seals that were kept outside, a line of JSON each.
     """
     report = Report()
     try:
@@ -164,12 +164,7 @@ def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
 def _redaction_faults(journal: list[Entry]) -> list[str]:
     """Whoever erases says so: an erased entry that nobody speaks of was not erased by us."""
     events = [decode(entry) for entry in journal]
-    told = {
-        seq
-        for event in events
-        if isinstance(event, e.EntryRedacted | e.RunErased)
-        for seq in event.erases
-    }
+    told = {seq for event in events if isinstance(event, e.Erasing) for seq in event.erases}
     erased = {entry.seq for entry in journal if entry.redacted}
     return [f"entry {seq} was erased, and nothing says by whom" for seq in sorted(erased - told)]
 

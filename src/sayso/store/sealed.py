@@ -71,7 +71,9 @@ class DoorWalk:
 
 
 class SealWalk:
-    """Goes through seals and entries side by side."""
+    """Goes through seals and entries side by side. Signatures are checked with the keys that are
+    trusted; if those are not known (None), they are not.
+    """
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class SealWalk:
         """Check everything; say how many entries the door log has."""
         before: Seal | None = None
         async for seal in self._merged():
-            if not self.seals and self._trusted is None:
+            if not self.seals and not self._trusted and self._trusted is not None:
                 self._tell(
                     "there are seals, and no key to check them with: set SAYSO_KEYS, or give the "
                     "key that `sayso audit key` has printed"
@@ -168,7 +170,7 @@ class SealWalk:
 
     async def _check(self, seal: Seal, before: Seal | None) -> None:
         name = f"seal {seal.n}"
-        why = "" if self._trusted is None else signature_fault(seal, self._trusted)
+        why = signature_fault(seal, self._trusted) if self._trusted else ""
         if why:
             # What it says is somebody else's word: nothing else about it is worth a look.
             self._tell(f"{name} is not to be trusted: {why}")
