@@ -155,7 +155,9 @@ async def _read_holds(store: Store, run_id: str) -> dict[int, HoldRow]:
 
 def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
     positions = [entry.position for entry in journal]
-    faults = [] if positions == sorted(set(positions)) else ["its entries are out of order"]
+    # Those before 1 are in no tail, and under no seal.
+    in_order = positions == sorted(set(positions)) and min(positions, default=1) > 0
+    faults = [] if in_order else ["its entries are out of order"]
     if journal and journal[-1].id != row.last:
         faults.append("its row names another entry as the last")
     return faults

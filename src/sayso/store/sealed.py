@@ -165,7 +165,7 @@ class SealWalk:
         if self._lost:
             first, last = self._lost
             which = f"seal {first} is" if first == last else f"seals {first} to {last} are"
-            self._tell(f"{which} not in the store any more, and was kept outside")
+            self._tell(f"{which} not in the store any more, but in what was kept outside")
             self._lost = []
 
     async def _check(self, seal: Seal, before: Seal | None) -> None:
