@@ -103,6 +103,23 @@ async def test_every_kind_of_decision_is_one_line(place: Place):
         assert CANARY not in str(found)
 
 
+async def test_a_line_has_the_digest_of_what_was_on_offer_at_its_time(place: Place):
+    async with place.app(teller()) as app:
+        run = await app.start("teller", "Pay.", by="mira")
+        hold = await held(run)
+        await app.decide(hold, approve(), by="mira", undo="5m")
+        await app.undo(hold, by="mira")
+        await app.decide(hold, approve(args={"amount": 7, "to": CANARY}), by="mira")
+        await completed(run)
+
+        first, undone, edited, approved = await lines(app)
+
+        assert first.args_digest == first.shown_digest == hold.digest
+        assert edited.args_digest == approved.args_digest == approved.shown_digest
+        assert approved.args_digest not in ("", hold.digest)
+        assert (first.version, undone.what, edited.version) == (1, "undone", 2)
+
+
 async def test_an_answer_is_told_of_and_never_told(place: Place):
     script = [call("ask_user", {"question": "Which card?"}), say("Thanks.")]
     async with place.app(agent(script, ask_user())) as app:
@@ -219,8 +236,7 @@ def test_no_cell_starts_a_formula(text: str):
     assert len(row) == len(FIELDS)
     for name in ("meaning", "note"):
         value = row[FIELDS.index(name)]
-        assert not value.startswith(FORMULA)
-        assert not value.lstrip("' ").startswith(("\t", "\r"))
+        assert not value.lstrip().startswith((*FORMULA, "\t", "\r"))
         assert value.isprintable()
 
 
@@ -228,7 +244,7 @@ def test_no_cell_starts_a_formula(text: str):
 def test_a_cell_is_one_line_of_visible_text_that_can_be_read_back(text: str):
     made = cell(text)
 
-    assert not made.startswith(FORMULA)
+    assert not made.lstrip().startswith(FORMULA)
     assert made.isprintable()
     assert read_back(made) in (text, f"'{text}")
 

@@ -184,10 +184,13 @@ async def test_a_long_journal_is_sealed_piece_by_piece(
         sealer = Sealer(app.store, Vault(lambda: load_keys(app.store)), 60)
 
         first = await sealer.seal_if_due()
+        second = await sealer.seal_if_due()
         last = await app.audit.seal()
 
         assert first is not None
+        assert second is not None
         assert last is not None
+        assert (second.first, second.last, second.count) == (4, 6, 3)
         assert (first.first, first.last, first.count) == (1, 3, 3)
         assert (last.n, last.first, last.last, last.count) == (3, 7, 7, 1)
         report = await audit.verify(app.store, trusted=public_keys(load_keys(app.store)))

@@ -330,6 +330,24 @@ async def test_seals_cut_off_are_found_with_a_copy_and_only_then(sealed, tmp_pat
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "gone, named",
+    [("n = 2", "seal 2 is missing"), ("n in (2, 3)", "seals 2 to 3 are missing")],
+)
+async def test_seals_missing_in_between_are_named_without_any_copy(sealed, tmp_path, gone, named):
+    path = tmp_path / "gap.db"
+    shutil.copy(sealed[0], path)
+    conn = apsw.Connection(str(path))
+    conn.execute(f"drop trigger a_seal_is_never_broken; delete from seals where {gone}")
+    conn.close()
+    store = await SqliteStore.open(path, bell=False)
+
+    report = await audit.verify(store, trusted=TRUSTED)
+
+    assert said(report) == named
+    await store.close()
+
+
 async def test_an_entry_put_under_a_seal_is_found(tmp_path):
     path = tmp_path / "more.db"
     store = await SqliteStore.open(path, bell=False)

@@ -33,8 +33,10 @@ from sayso.domain.value import Principal
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
 from sayso.store.journal import decode
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+FORMULA = ("=", "+", "-", "@")
+"""What a spreadsheet takes for the beginning of a formula; a tab and a carriage return as well, but
+those are written as their numbers.
+"""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,17 +131,12 @@ def cells(line: Line) -> list[str]:
 def cell(text: str) -> str:
     """Make text safe in a cell."""
     safe = inline(text)
-    # By what it was as well: what cannot be seen may be in front of it.
-    return f"'{safe}" if _starts_formula(text) or _starts_formula(safe) else safe
+    return f"'{safe}" if safe.lstrip().startswith(FORMULA) else safe
 
 
 def iso(ms: int) -> str:
     """Write store time for people and programs alike."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _starts_formula(text: str) -> bool:
-    return text.startswith(FORMULA) or text.lstrip().startswith(FORMULA)
 
 
 def _in_time(asked: Asked, entry: Entry) -> bool:

@@ -52,8 +52,7 @@ class Sealer:
         self.rest()
         try:
             last = await self._store.seals.last()
-            age = self._every_ms if last is None else self._store.now() - last.at
-            if 0 <= age < self._every_ms or not await self._is_new(last):
+            if self._is_young(last) or not await self._is_new(last):
                 return None
             seal = await self._seal(last, make=False)
         except StaleItem:
@@ -64,7 +63,7 @@ class Sealer:
                 "none, and `sayso audit verify STORE` says whether the seals are as they were"
             )
             return None
-        if seal.count == ENTRIES_MAX:
+        if seal.count >= ENTRIES_MAX:
             self._look_at = 0
         return seal
 
@@ -84,6 +83,12 @@ class Sealer:
                 stale += 1
                 if stale == TRIES_MAX:
                     raise
+
+    def _is_young(self, last: Seal | None) -> bool:
+        # One that is full has left something for the next.
+        if last is None or last.count >= ENTRIES_MAX:
+            return False
+        return 0 <= self._store.now() - last.at < self._every_ms
 
     async def _is_new(self, last: Seal | None) -> bool:
         after = 0 if last is None else last.last
