@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sayso import Agent, Principal, answer, approve, ask_user, reject, tool
+from sayso import Agent, Bounds, Principal, answer, approve, ask_user, reject, tool
 from sayso.engine.retain import Retained
 from sayso.errors import BadValue, NotAllowed
 from sayso.store.base import HoldQuery
@@ -16,6 +16,7 @@ from sayso.testing import ScriptedModel, call, say
 from .kit import Place, agent, completed, finished, held, journal, suspended
 
 CANARY = "canary-4111-1111"
+BY_HAND = Bounds(look_s=600.0)
 
 
 @tool(approval=True, effect="once")
@@ -52,7 +53,7 @@ def files(place: Place) -> bytes:
 
 
 async def test_what_was_said_is_gone_and_everything_verifies(place: Place):
-    async with place.app(teller()) as app:
+    async with place.app(teller(), bounds=BY_HAND) as app:
         view = await done(app)
         await app.audit.seal()
         place.clock.advance("91d")
@@ -240,3 +241,28 @@ async def test_an_entry_that_says_what_was_decided_is_erased_from_the_row_as_wel
         assert CANARY not in str(now)
         assert now.decision is not None
         assert (now.decision.word, now.decision.by.id) == ("answered", "mira")
+
+
+async def test_a_decision_that_stands_keeps_what_was_said_when_an_earlier_one_is_erased(
+    place: Place,
+):
+    async with place.app(
+        agent([call("pay", {"amount": 1, "to": "Jiro"}), say("Paid.")], pay)
+    ) as app:
+        run = await app.start("teller", "Pay.", by="mira")
+        hold = await held(run)
+        await app.decide(hold, approve(), by="mira", undo="5m", note="first")
+        await app.undo(hold, by="mira")
+        await app.decide(hold, approve(), by="mira", note="second")
+        await completed(run)
+        entries = await journal(app.store, run.id)
+        first, second = (one.seq for one in entries if one.type == "hold.settled")
+
+        await app.redact(run, first, by="mira")
+        stands = (await app.hold(hold.id)).decision
+        await app.redact(run, second, by="mira")
+        erased = (await app.hold(hold.id)).decision
+
+        assert stands is not None
+        assert erased is not None
+        assert (stands.note, erased.note) == ("second", "")
