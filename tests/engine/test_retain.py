@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sayso import Agent, Bounds, Principal, answer, approve, ask_user, reject, t
 from sayso.engine.retain import Retained
 from sayso.errors import BadValue, NotAllowed
 from sayso.store.base import HoldQuery
+from sayso.store.keyring import new_key
 from sayso.store.views import RunView
 from sayso.testing import ScriptedModel, call, say
 
@@ -266,3 +268,23 @@ async def test_a_decision_that_stands_keeps_what_was_said_when_an_earlier_one_is
         assert stands is not None
         assert erased is not None
         assert (stands.note, erased.note) == ("second", "")
+
+
+async def test_an_erased_run_can_be_moved_and_still_verifies(place: Place, tmp_path: Path):
+    other = Place(place.kind, tmp_path / "other")
+    other.path.parent.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAYSO_KEYS", new_key())
+        async with place.app(teller()) as app:
+            view = await done(app)
+            place.clock.advance("91d")
+            await app.audit.retain("90d", by="noor")
+            data = await app.export(view.id, by="mira")
+        assert CANARY not in str(data)
+
+        async with other.app(teller()) as app:
+            run = await app.adopt(data, by="mira")
+
+            assert (await app.audit.verify()).faults == []
+            moved = await run.view()
+            assert (moved.status, moved.output) == ("completed", "[erased]")
