@@ -192,8 +192,9 @@ async def test_only_what_is_asked_for_is_given(place: Place):
         assert await lines(app, until=times[1]) == everything[:1]
         naive = times[1].replace(tzinfo=None)
         assert await lines(app, since=naive, until=naive + timedelta(minutes=1)) == [everything[1]]
-        with pytest.raises(UnknownRun):
-            await lines(app, run="nobody")
+        for name in ("nobody", "run_nobody"):
+            with pytest.raises(UnknownRun):
+                await lines(app, run=name)
 
 
 async def test_progress_hears_of_every_page(place: Place):

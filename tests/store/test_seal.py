@@ -153,6 +153,7 @@ def test_a_public_key_is_read_as_it_is_printed():
         lambda line: line.replace(b'"n":1', b'"n":1,"more":2'),
         lambda line: line.replace(b'"n":1', b'"n":1' + b" " * LINE_BYTES_MAX),
         lambda line: line.replace(b"ab", b"\xff"),
+        lambda line: line.replace(b"ab", b"\\ud800"),
     ],
 )
 def test_what_is_no_seal_is_refused(change):

@@ -207,6 +207,7 @@ class Tamper:
                 "payload = x'00'",
                 "project = 'q'",
                 "at = at + 1",
+                "at = -1",
                 "salt = x'00'",
                 "hash = zeroblob(32)",
             ]

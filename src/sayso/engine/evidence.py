@@ -30,6 +30,7 @@ from sayso.domain.hold import (
     hold_id,
 )
 from sayso.domain.value import Principal
+from sayso.errors import UnknownRun
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
 from sayso.store.journal import decode
 
@@ -102,6 +103,9 @@ async def lines(
     """Give the lines that are asked for, in the order of the commits; `progress` hears after every
     page which position was come to.
     """
+    if asked.run is not None and await store.load(asked.run) is None:
+        # No line would look as if nobody had decided anything.
+        raise UnknownRun(f"there is no run {asked.run!r}")
     after, projects = 0, dict[str, str]()
     while True:
         if asked.run is None:

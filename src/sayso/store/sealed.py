@@ -18,6 +18,8 @@ from sayso.store.seal import NOTHING, Leaf, Seal, Tree, read_seal
 from sayso.store.seal_key import signature_fault
 
 Tell = Callable[[str], None]
+_ODD = (AttributeError, OverflowError, TypeError, ValueError)
+"""What comes of a column that holds another kind of value than was ever put there."""
 
 
 class DoorWalk:
@@ -55,14 +57,17 @@ class DoorWalk:
         return entry
 
     def _take(self, entry: door.DoorEntry) -> None:
-        made = door.link(
-            self.hash,
-            project=entry.project,
-            n=self.n + 1,
-            at=entry.at,
-            salt=entry.salt,
-            payload=entry.payload,
-        )
+        try:
+            made = door.link(
+                self.hash,
+                project=entry.project,
+                n=self.n + 1,
+                at=entry.at,
+                salt=entry.salt,
+                payload=entry.payload,
+            )
+        except _ODD:
+            made = b""
         if not self._broken and (entry.n, entry.hash) != (self.n + 1, made):
             self._broken = True
             what = "is missing" if entry.n != self.n + 1 else "was changed after it was written"
