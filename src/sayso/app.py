@@ -41,6 +41,7 @@ from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
 
 if TYPE_CHECKING:
+    from sayso.engine.audit_desk import AuditDesk
     from sayso.engine.doctor import Report
 
 DRAIN_S = 30.0
@@ -336,6 +337,13 @@ class Sayso(Wired):
         if type(after) is not int:
             raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
+
+    @property
+    def audit(self) -> AuditDesk:
+        """Checking and sealing the store, showing who decided what, and erasing what is old."""
+        from sayso.engine.audit_desk import AuditDesk
+
+        return AuditDesk(self._open_parts)
 
     async def doctor(self, progress: Callable[[Report], None] | None = None) -> Report:
         """Look everything over, and change nothing: the store, the tools, and whether the agents of

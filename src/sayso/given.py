@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
-def load_keys(store: Store) -> KeyRing:
-    """Give the key ring that belongs to a store; one in memory has one for as long as it lives."""
+def load_keys(store: Store, *, make: bool = True) -> KeyRing:
+    """Give the key ring that belongs to a store; one in memory has one for as long as it lives. It
+    is made if there is none, unless `make` is False.
+    """
     from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
 
     if store.name != "memory:" or os.environ.get(VARIABLE):
-        return KeyRing.load(store.name)
+        return KeyRing.load(store.name, make=make)
     ring = _OF_MEMORY.get(store)
     if ring is None:
         ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})

@@ -20,6 +20,7 @@ from sayso.agents.single import SingleCall
 from sayso.domain.policy import Policy
 from sayso.engine.desk import Desk
 from sayso.engine.dispatch import LocalDispatch
+from sayso.engine.door import DoorKeeper
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.grants import Grants
@@ -146,6 +147,7 @@ class Wired:
         async with AsyncExitStack() as stack:
             if self._owns_store:
                 stack.push_async_callback(parts.store.close)
+            stack.push_async_callback(parts.door.close)
             for driver in self._drivers.values():
                 if isinstance(driver, Agent):
                     stack.push_async_callback(driver.aclose)
@@ -187,7 +189,8 @@ class Wired:
             records=people,
             grants=Grants(store, people, self._project),
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
-            vault=Vault(partial(load_keys, store)),
+            door=DoorKeeper(store),
+            vault=Vault(partial(load_keys, store), partial(load_keys, store, make=False)),
             desk_key=self._desk_key,
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)

@@ -278,6 +278,7 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
         basis=BASIS,
         note="She is away.",
     ),
+    e.RunErased(by=WHO, at=1_700_000_005_000, through=17, reason="older than 90d"),
 )
 """The main specimen of every tag."""
 

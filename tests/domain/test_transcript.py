@@ -267,3 +267,15 @@ def test_what_is_in_doubt_is_found_by_tool_and_arguments():
     assert found.doubted(story.run) == {("pay", b"{}"): "1.0"}
     # What was redacted cannot be compared, and what came later is the nearer one.
     assert later.doubted(story.run) == before
+
+
+def test_of_an_erased_run_there_is_nothing_left_to_say_but_that():
+    found = Transcript("run_1")
+    for seq in (1, 2, 3):
+        found.add(seq, None)
+    assert not found.erased
+
+    found.add(4, e.RunErased(by=MIRA, at=NOW, through=3))
+
+    assert found.erased
+    assert found.messages() == (UserMessage(text=ERASED),)

@@ -29,13 +29,13 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-async def fill(store, runs=8):
+async def fill(store, runs=8, threads="t"):
     """Leave runs of every kind behind: parked, approved, edited, rejected, undone, cancelled."""
     turns = [[call("pay", {"amount": 1}), call("pay", {"amount": 2})], say("Done.")]
     teller = Agent("teller", model=ScriptedModel(turns), tools=[pay])
     async with Sayso(store, agents=[teller]) as app:
         for n in range(runs):
-            run = await app.start("teller", f"Pay number {n}.", by="mira", thread=f"t{n}")
+            run = await app.start("teller", f"Pay number {n}.", by="mira", thread=f"{threads}{n}")
             one, two = (await run.wait(timeout=20)).holds
             if n % 4 == 0:
                 continue

@@ -219,3 +219,30 @@ async def test_several_who_need_the_first_key_at_once_get_the_same(tmp_path):
         signatures = await asyncio.gather(*(asyncio.to_thread(load) for _ in range(4)))
         assert len(set(signatures)) == 1
         (tmp_path / "sayso.db.keys").unlink()
+
+
+def test_a_ring_that_is_only_looked_for_is_not_made(tmp_path):
+    with pytest.raises(BadKeys, match="SAYSO_KEYS"):
+        KeyRing.load(tmp_path / "sayso.db", {}, make=False)
+    assert list(tmp_path.iterdir()) == []
+
+    made = KeyRing.load(tmp_path / "sayso.db", {})
+
+    assert KeyRing.load(tmp_path / "sayso.db", {}, make=False).ids == made.ids
+
+
+def test_the_current_key_is_the_first():
+    assert KeyRing({"b": b"b" * 32, "a": b"a" * 32}).ids == ("b", "a")
+
+
+def test_seals_without_their_package_say_what_to_install():
+    script = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "from sayso.store.keyring import KeyRing\n"
+        "from sayso.store.seal_key import Signer\n"
+        "Signer(KeyRing({'a': bytes(32)}))"
+    )
+
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert "pip install sayso[crypto]" in said.stderr

@@ -91,6 +91,7 @@ def main(ctx: click.Context) -> None:
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
       sayso audit verify pay.db       check that no journal was changed
+      sayso audit export pay.db       write who decided what
       sayso export RUN --db pay.db    write a whole run as signed JSON
       sayso adopt FILE --db pay.db    take in a run from another store
       sayso policy test policy.yaml   try a policy file out

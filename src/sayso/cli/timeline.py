@@ -249,6 +249,8 @@ def _run(event: e.AnyEvent) -> tuple[str, str]:
             return "cancelled", brief(reason)
         case e.EntryRedacted(entry=entry, by=by, reason=reason):
             return "erased", f"entry {entry} by {plain(by)}{_because(reason)}"
+        case e.RunErased(through=through, by=by, reason=reason):
+            return "erased", f"entries 1 to {through} by {plain(by)}{_because(reason)}"
         case _:
             return plain(type(event).__name__), ""
 

@@ -414,6 +414,28 @@ class EntryRedacted(Event, frozen=True, kw_only=True, tag="entry.redacted.1"):
     at: int
     reason: str = ""
 
+    @property
+    def erases(self) -> range:
+        """The entries whose content this erases."""
+        return range(self.entry, self.entry + 1)
+
+
+class RunErased(Event, frozen=True, kw_only=True, tag="run.erased.1"):
+    """The content of a run was erased: that of every entry up to one, with what its rows had of it.
+    That they were there, and their hashes, remain.
+    """
+
+    by: Principal
+    at: int
+    through: int
+    """The last entry whose content was erased."""
+    reason: str = ""
+
+    @property
+    def erases(self) -> range:
+        """The entries whose content this erases."""
+        return range(1, self.through + 1)
+
 
 AnyEvent = (
     RunStarted
@@ -452,7 +474,12 @@ AnyEvent = (
     | RunFailed
     | RunCancelled
     | EntryRedacted
+    | RunErased
 )
+
+
+Erasing = EntryRedacted | RunErased
+"""What erases what other entries say."""
 
 
 class Recorded(Value, frozen=True, kw_only=True):

@@ -77,6 +77,8 @@ class Transcript:
         """The last entry folded in."""
         self.output: bytes | None = None
         self.error: str = ""
+        self.erased = False
+        """Whether all that was said in it was erased."""
         self.late: list[e.LateResult] = []
         self.calls: dict[str, Call] = {}
         self.commands: dict[str, tuple[Principal, str]] = {}
@@ -157,6 +159,8 @@ class Transcript:
                 self.output = bytes(event.output)
             case e.RunFailed():
                 self.error = event.error
+            case e.RunErased():
+                self.erased = True
             case None if seq == 1:
                 self._say(e.MAIN, seq, UserMessage(text=ERASED))
             case _:

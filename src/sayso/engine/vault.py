@@ -25,8 +25,13 @@ _STEP = "step"
 class Vault:
     """Seals answers for the runs they belong to."""
 
-    def __init__(self, load: Callable[[], KeyRing] | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], KeyRing] | None = None,
+        look: Callable[[], KeyRing] | None = None,
+    ) -> None:
         self._load = load
+        self._look = look or load
         self._ring: KeyRing | None = None
         self._shut: set[str] = set()
         """Runs of which it was said that their answers do not open here."""
@@ -86,6 +91,14 @@ class Vault:
 
             self._ring = KeyRing.load() if self._load is None else self._load()
         return self._ring
+
+    def look(self) -> KeyRing:
+        """Give the key ring if there is one. `BadKeys` if there is none: it is not made."""
+        if self._ring is not None:
+            return self._ring
+        from sayso.store.keyring import KeyRing
+
+        return KeyRing.load(make=False) if self._look is None else self._look()
 
 
 def opens_with(ring: KeyRing | None, run_id: str, sealed: str) -> bool:

@@ -15,7 +15,9 @@ from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
     from sayso.store.checkup import Finding
+    from sayso.store.door import Door
     from sayso.store.outbox import Outbox
+    from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
@@ -303,6 +305,16 @@ class Store(Protocol):
     @property
     def outbox(self) -> Outbox:
         """Where parcels that appends have written wait to be delivered."""
+        ...
+
+    @property
+    def seals(self) -> Seals:
+        """Where it keeps the seals over what it keeps."""
+        ...
+
+    @property
+    def door(self) -> Door:
+        """Where it keeps who was refused what."""
         ...
 
     def now(self) -> int:

@@ -48,13 +48,23 @@ class KeyRing:
     def __reduce__(self) -> Any:
         raise BadKeys("a key ring is not to be copied anywhere")
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its keys, the current one first."""
+        return tuple(self._keys)
+
     @classmethod
     def load(
-        cls, store_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ
+        cls,
+        store_path: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] = os.environ,
+        *,
+        make: bool = True,
     ) -> KeyRing:
         """Take the keys from `SAYSO_KEYS`, or from the file beside the store.
 
-        The file is made on first use. `BadKeys` if neither can be, or others may read the file.
+        The file is made on first use, unless `make` is False. `BadKeys` if there are no keys, or
+        others may read the file.
         """
         if env.get(VARIABLE):
             return cls(_read_keys(re.split(r"[,\s]+", env[VARIABLE].strip(", \n\t")), VARIABLE))
@@ -62,6 +72,8 @@ class KeyRing:
             raise BadKeys(f"there are no keys: set {VARIABLE}")
         path = _beside(store_path)
         text = read_secret_file(path)
+        if text is None and not make:
+            raise BadKeys(f"there are no keys: set {VARIABLE}, or make {str(path)!r}")
         if text is None:
             make_secret_file(path, new_key())  # Unless somebody else is faster.
             text = read_secret_file(path) or ""

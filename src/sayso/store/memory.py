@@ -39,9 +39,11 @@ from sayso.store.base import (
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
+from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -58,6 +60,8 @@ class MemoryStore:
         self._closed = False
         self.shelf = MemoryShelf(self._check)
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
+        self.seals = MemorySeals(self._check, self._leaves)
+        self.door = MemoryDoor(self._check, self.now)
 
     @property
     def name(self) -> str:
@@ -263,6 +267,13 @@ class MemoryStore:
     def _check(self) -> None:
         if self._closed:
             raise StoreClosed
+
+    def _leaves(self, after: int, limit: int) -> list[Leaf]:
+        page = self._kept.log[after : after + limit]
+        return [
+            Leaf(position, self._kept.journals[run_id][seq - 1].hash)
+            for position, (run_id, seq) in enumerate(page, start=after + 1)
+        ]
 
     def _found(self, row: HoldRow) -> HoldFound:
         run, journal = self._kept.runs[row.run_id], self._kept.journals[row.run_id]

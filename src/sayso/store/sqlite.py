@@ -28,6 +28,7 @@ from sayso.store.base import (
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
@@ -81,6 +82,8 @@ class SqliteStore:
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
         self.outbox = SqliteOutbox(self._submit, self._read, self.now)
+        self.seals = SqliteSeals(self._submit, self._read)
+        self.door = SqliteDoor(self._submit, self._read)
 
     @classmethod
     async def open(

@@ -19,6 +19,7 @@ import msgspec
 from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
@@ -101,6 +102,7 @@ class Reader:
         self._conn = conn
         self.shelf = ShelfReader(conn)
         self.outbox = OutboxReader(conn)
+        self.audit = AuditReader(conn)
 
     def close(self) -> None:
         close(self._conn)

@@ -11,7 +11,7 @@ import msgspec
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
-from sayso.domain.digest import decode_value
+from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.grant import may_be_granted
 from sayso.domain.hint import Schema
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
@@ -21,7 +21,7 @@ from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.question import Question
 from sayso.domain.rendering import By, Rendering, render
 from sayso.domain.ruling import Require
-from sayso.domain.run import Run
+from sayso.domain.run import Run, Status
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
@@ -291,8 +291,11 @@ def _item(run: Run, one: Progress) -> ItemView:
 
 
 def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldView, ...]) -> RunView:
-    """Make a view of a run."""
-    output = transcript.output
+    """Make a view of a run. What was erased of it shows as erased."""
+    output, error = transcript.output, transcript.error
+    if transcript.erased:
+        output = encode_value(ERASED) if row.status == Status.COMPLETED else None
+        error = ERASED if row.status == Status.FAILED else ""
     return RunView(
         id=run.id,
         project=run.project,
@@ -304,7 +307,7 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
         holds=holds,
         messages=transcript.messages(),
         output=None if output is None else decode_value(output),
-        error=transcript.error or None,
+        error=error or None,
         thread=run.thread or None,
         cancelling=bool(run.ending) and not run.final,
         worker=row.owner or None,
