@@ -27,6 +27,7 @@ from sayso.domain.policy import (
 )
 from sayso.domain.question import Option, Question
 from sayso.domain.rendering import Rendering, render
+from sayso.domain.secret import Secret
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
@@ -89,6 +90,7 @@ __all__ = [
     "Said",
     "Sayso",
     "SaysoError",
+    "Secret",
     "SignIn",
     "StepFailed",
     "ToolMessage",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from sayso.agents.single import NAME as SINGLE
-from sayso.agents.single import REF, describe_call
+from sayso.agents.single import REF, describe_call, describe_secret_call
 from sayso.agents.tools import check_tool
 from sayso.domain import events as e
 from sayso.domain.call import Outcome
@@ -245,8 +246,15 @@ class Sayso(Wired):
             raise BadValue(f"the arguments of {name!r} are one object, not {type(args).__name__}")
         if name not in self._single.tools:
             raise UnknownTool(f"there is no tool {name!r}; give it to Sayso(tools=[...])")
-        run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
+        said = self._describe(name, dict(args), key)
+        run = await self.start(SINGLE, said, by=by, key=key)
         return await run.outcome(REF, timeout=timeout)
+
+    def _describe(self, name: str, args: dict[str, Any], key: str | None) -> str:
+        if not self._single.tools[name].takes_secrets:
+            return describe_call(name, args)
+        scope = secrets.token_hex(16) if key is None else f"{self._project}/{key}"
+        return describe_secret_call(self._open_parts.vault, name, args, scope)
 
     async def command(
         self,

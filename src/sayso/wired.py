@@ -179,6 +179,8 @@ class Wired:
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
+        self._gate.vault = parts.vault
+        self._single.vault = parts.vault
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()

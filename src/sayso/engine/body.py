@@ -29,6 +29,7 @@ from sayso.domain.hold import Answered, Ask, Decision, Delegation
 from sayso.domain.policy import HIGH, Require, at_risk
 from sayso.domain.question import Question
 from sayso.domain.run import Run
+from sayso.domain.secret import OPEN, Secret, Veil
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
@@ -65,6 +66,7 @@ class DurableBody:
         attempt: int,
         places: Sequence[Place],
         worker: str,
+        veil: Veil | None = None,
     ) -> None:
         self.ref = ref
         self.attempt = attempt
@@ -83,6 +85,8 @@ class DurableBody:
         """What it changes in its run, if it returns."""
         self.tokens = Tokens()
         """What its context has of them; replaced by newer ones when it goes on."""
+        self.veil = veil or Veil()
+        """What it was told that nobody else may read."""
         self._parts = parts
         self._run = run
         self._worker = worker
@@ -91,8 +95,6 @@ class DurableBody:
         self._at = 0
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
-        self._knows_secret = False
-        """Whether it was told an answer that nobody else may read."""
         self._refusals = 0
         self._waiting: asyncio.Future[list[Decision]] | None = None
         self._asked = asyncio.Event()
@@ -154,7 +156,7 @@ class DurableBody:
         """Take a step once and for all, or give what it gave before."""
         async with _Entry(self, f"the step {name!r}"):
             name, kind = self._check_step(name, fn, effect)
-            digest = self._step_digest(name, encode_value(list(args)))
+            digest = self._step_digest(name, encode_value([self._open(one) for one in args]))
             place = self._next(name=name, digest=digest)
             if place is None:
                 place = Place(name, digest, kind.value)
@@ -200,8 +202,9 @@ class DurableBody:
     def reveal(self, verdict: Answered) -> Any:
         """Give what was answered, also if it is sealed."""
         if verdict.sealed:
-            self._knows_secret = True
-            return decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
+            value = decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
+            self.veil.add(value)
+            return value
         return verdict.result()
 
     async def enter(self, what: str) -> None:
@@ -314,13 +317,14 @@ class DurableBody:
     ) -> Outcome:
         try:
             result = await _call(fn, args, name)
-            outcome: Outcome = Returned(value=msgspec.Raw(keep_result(result)))
+            kept = self.veil.value(keep_result(result))
+            outcome: Outcome = Returned(value=msgspec.Raw(kept))
         except asyncio.CancelledError:
             # Parked, stopped or timed out in the middle of a step: whoever looks after the call
             # finds it without an outcome.
             raise
         except BaseException as error:
-            lost, outcome = read_error(error)
+            lost, outcome = read_error(error, self.veil)
             if lost and effect is Effect.ONCE:
                 self.doubt = lost
                 self.park()
@@ -363,7 +367,14 @@ class DurableBody:
         there = self.places[self._at].digest if self.unread > 0 else ""
         if vault.names(there, name, args):
             return there
-        return vault.name(name, args) if self._knows_secret else request_digest(name, args)
+        return vault.name(name, args) if self.veil.lifted else request_digest(name, args)
+
+    def _open(self, value: Any) -> Any:
+        """Give what names an argument of a step. A secret is named by its value, under a key."""
+        if isinstance(value, Secret):
+            self.veil.add(value.reveal())
+            return {OPEN: value.reveal()}
+        return value
 
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):

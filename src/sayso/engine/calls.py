@@ -14,6 +14,7 @@ from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
 from sayso.domain.policy import Forbid, Require
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import Veil, is_sealed, opened
 from sayso.domain.settling import Draft
 from sayso.domain.transcript import Place, Transcript
 from sayso.domain.value import SAYSO
@@ -35,7 +36,7 @@ from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import IllegalEvent, SaysoError, StoreError
+from sayso.errors import BadKeys, IllegalEvent, SaysoError, StoreError
 
 
 async def propose_starts(
@@ -46,7 +47,7 @@ async def propose_starts(
     run = live.run
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
-    # Left to a worker that can read what their bodies were answered.
+    # Left to a worker that can read what their bodies are given, and were answered.
     able = [row for row in there if _opens(parts, transcript, row)]
     if there and not able:
         await parts.vault.rest(parts.bounds.look_s)
@@ -152,8 +153,13 @@ async def run_body(
         return _not_sent(call, f"{run.by} is not signed in at {tool.sign_in.provider!r} now")
     if tool.durable or call.step:
         return await _run_durable(parts, run, call, tool, args, tokens=tokens)
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
-    return await run_attempt(tool, ctx, args)
+    return await run_attempt(tool, ctx, bare, veil)
 
 
 async def continue_body(
@@ -183,13 +189,18 @@ async def _run_durable(
         return Doubt(why=f"its code has changed: {tool.name!r} is not durable any more")
     transcript = await parts.ledger.transcript(run.id)
     places = transcript.places.get(call.ref, ())
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     body = DurableBody(
-        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
+        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker, veil=veil
     )
     ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body, tokens=tokens)
     body.tokens = tokens
     body.moves = ctx.moves
-    body.start(tool.call(ctx, args))
+    body.start(tool.call(ctx, bare))
     return await _leg(parts, run.id, body, tool)
 
 
@@ -204,8 +215,22 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
+def _open(parts: Parts, run: Run, tool: Tool, args: bytes, veil: Veil) -> bytes:
+    """Give the arguments that a body is called with: the one place where secrets are opened for a
+    tool. Raise `BadKeys` if they cannot be.
+    """
+    if not is_sealed(args):
+        return args
+    bare = parts.vault.open_args(run.id, tool.name, args)
+    for value in opened(bare):
+        veil.add(value)
+    return bare
+
+
 def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
-    """Tell whether all that the body of a call was answered can be read here."""
+    """Tell whether all that the body of a call is given, and was answered, can be read here."""
+    if not parts.vault.opens_args(transcript.run_id, row.tool, transcript.args[row.ref]):
+        return False
     verdicts = [
         decision.verdict
         for place in transcript.places.get(row.ref, ())
@@ -241,7 +266,13 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
         return Doubt(why="its worker lost sight of it")
     tokens = await _tokens(parts, run, tool)
     ctx = context_of(parts, run, row.ref, row.attempt, transcript, tokens=tokens)
-    return await look_into(tool, ctx, transcript.args[row.ref], why=why)
+    veil = Veil()
+    try:
+        args = transcript.args[row.ref]
+        bare = args if tool is None else _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return Doubt(why=why, probe=f"could not be asked: {error}")
+    return await look_into(tool, ctx, bare, why=why, veil=veil)
 
 
 async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:

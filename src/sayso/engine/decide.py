@@ -8,7 +8,7 @@ the last thing that was asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -41,6 +41,7 @@ from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
+from sayso.engine.sealing import freeze_edit
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
@@ -226,12 +227,13 @@ class Decider:
         if request.key is None:
             return None
         verdict = codec.encode_verdict(request.verdict)
-        if any(isinstance(one, Answered) and one.sealed for one in verdicts.values()):
+        run = await self._parts.ledger.load(run_id)
+        sealed = any(isinstance(one, Answered) and one.sealed for one in verdicts.values())
+        if sealed or (request.edits and await self._edits_secrets(run, verdicts)):
             # What is sensitive must not be found out by trying values against its digest.
             verdict = self._parts.vault.keys().sign("answer", verdict).encode()
-        project = (await self._parts.ledger.load(run_id)).project
         return idempotency_key(
-            project,
+            run.project,
             request.key,
             "decide",
             scope,
@@ -239,6 +241,15 @@ class Decider:
             request.digest or "",
             verdict,
         )
+
+    async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:
+        """Tell whether a call whose arguments are edited may have secrets among them. By the hold's
+        row, which is there still when a decision is sent again.
+        """
+        driver = self._parts.drivers.get(run.agent)
+        names = [(await self._found(run.id, n)).row.tool for n in ns]
+        tools = [None if driver is None else driver.tools.get(name) for name in names]
+        return any(tool is None or tool.takes_secrets for tool in tools)
 
     def _events(
         self,
@@ -303,12 +314,14 @@ class Decider:
                 "checked: give this Sayso the same agents=[...], also with work=False, or decide "
                 "with approve() or reject('why')"
             )
-        args = tool.freeze(bytes(request.verdict.args))
+        transcript = await self._parts.ledger.transcript(run_id)
+        before = transcript.args[row.ref]
+        args = freeze_edit(self._parts.vault, run.id, tool, bytes(request.verdict.args), before)
         ruling = await self._parts.gate.rule(run, tool, args, self._parts.checks(run))
         if isinstance(ruling, Forbid):
             raise NotAllowed(f"the edited call is forbidden: {ruling.why}")
         # An edit is of what was shown: if the tool is another one by now, that is asked on its own.
-        shown = (await self._parts.ledger.transcript(run_id)).tool_versions[row.ref]
+        shown = transcript.tool_versions[row.ref]
         digest = call_digest(
             project=run.project,
             run=run.id,

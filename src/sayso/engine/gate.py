@@ -30,14 +30,17 @@ from sayso.domain.policy import (
     strictest,
 )
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import NOT_KEPT, blank, mask
 from sayso.domain.standing import equal_refusal, says_yes
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Value
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.context import Wanted
 from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.engine.sealing import freeze
 from sayso.engine.thread import in_thread
-from sayso.errors import BadValue, SignInFailed, contained
+from sayso.engine.vault import Vault
+from sayso.errors import BadKeys, BadValue, SignInFailed, contained
 
 PATIENCE_S = 5.0
 """How long `check_for_intervention` may take before the answer is: ask a person."""
@@ -91,6 +94,8 @@ class Gate:
         self._policy = policy or Policy()
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
+        self.vault = Vault()
+        """Seals what is secret; set by `app` as well."""
         self._check = check_for_intervention
         self._patience_s = patience_s
 
@@ -117,11 +122,12 @@ class Gate:
             if tool is None:
                 known = ", ".join(sorted(tools)) or "none"
                 raise BadValue(f"there is no tool {name!r}; the tools are: {known}")
-            with contained(f"the tool {name!r}"):
-                args = tool.freeze(asked.args)
-        except BadValue as error:
-            text = clean_text(asked.args)[:TEXT_MAX]
+            args = freeze(self.vault, run.id, tool, asked.args)
+        except (BadValue, BadKeys) as error:
+            secret = tool is not None and tool.takes_secrets
+            text = NOT_KEPT if secret else clean_text(asked.args)[:TEXT_MAX]
             kind = "BadArguments" if tool else "UnknownTool"
+            kind = "BadKeys" if isinstance(error, BadKeys) else kind
             call = Call(ref=ref, tool=name, text=text, given=given)
             return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
         digest = call_digest(
@@ -334,7 +340,7 @@ class Gate:
     def _facts(self, run: Run, tool: Tool, args: bytes) -> CallFacts:
         return CallFacts(
             tool=tool.name,
-            args=decode_value(args),
+            args=mask(decode_value(args)),
             by=run.by,
             agent=run.agent,
             project=run.project,
@@ -356,9 +362,9 @@ class Gate:
 
 def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
     """Find a call in doubt that this one would repeat, in this run or an earlier one of its thread:
-    the same tool with the same bytes, whatever version of it was shown.
+    the same tool with the same bytes, whatever version of it was shown, and whatever its secrets.
     """
-    return transcript.doubted(run).get((tool, args), "")
+    return transcript.doubted(run).get((tool, blank(args)), "")
 
 
 def stands(run: Run, ruling: Require, decision: Decision) -> bool:

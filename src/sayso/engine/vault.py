@@ -1,4 +1,5 @@
-"""What must not be read by whoever can read the journal: sensitive answers, sealed.
+"""What must not be read by whoever can read the journal: sensitive answers and secret arguments,
+sealed.
 
 Rule: a key is looked for when something is first sealed or opened, and not before.
 """
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sayso.domain import secret
 from sayso.errors import BadKeys, StoreClosed
 
 if TYPE_CHECKING:
@@ -20,10 +22,13 @@ log = logging.getLogger("sayso")
 
 _PURPOSE = "answer"
 _STEP = "step"
+_SECRET = "secret"  # noqa: S105 - a purpose of keys, and no key.
+_BLOCK = 64
+"""Secrets are filled up to a multiple of this: their length is nobody's business either."""
 
 
 class Vault:
-    """Seals answers for the runs they belong to."""
+    """Seals answers and secrets for the runs they belong to."""
 
     def __init__(self, load: Callable[[], KeyRing] | None = None) -> None:
         self._load = load
@@ -46,11 +51,49 @@ class Vault:
         try:
             self.unseal(run_id, sealed)
         except BadKeys as error:
-            if run_id not in self._shut:
-                self._shut.add(run_id)
-                log.warning("%s waits for a worker with the key of its answer: %s", run_id, error)
+            self.say_shut(run_id, "the key of its answer", error)
             return False
         return True
+
+    def say_shut(self, run_id: str, what: str, error: BadKeys) -> None:
+        """Log once for a run that something of it does not open here."""
+        if run_id not in self._shut:
+            self._shut.add(run_id)
+            log.warning("%s waits for a worker with %s: %s", run_id, what, error)
+
+    def seal_args(self, run_id: str, tool: str, args: bytes) -> bytes:
+        """Seal the secrets among frozen arguments so that they open for this run and tool only.
+
+        The same to the same bytes, so that a call that was made before is known again.
+        """
+        return secret.seal(args, lambda data: self.seal_secret(f"{run_id}/{tool}", data))
+
+    def open_args(self, run_id: str, tool: str, args: bytes) -> bytes:
+        """Give arguments with their secrets open."""
+        return secret.unseal(args, lambda token: self.open_secret(f"{run_id}/{tool}", token))
+
+    def open_marked(self, run_id: str, tool: str, args: bytes) -> bytes:
+        """Give arguments with their secrets open, each beside its mark."""
+        return secret.with_marks(args, lambda token: self.open_secret(f"{run_id}/{tool}", token))
+
+    def opens_args(self, run_id: str, tool: str, args: bytes) -> bool:
+        """Tell whether arguments can be read here; that they cannot is logged once for a run."""
+        if not secret.is_sealed(args):
+            return True
+        try:
+            self.open_args(run_id, tool, args)
+        except BadKeys as error:
+            self.say_shut(run_id, "the key of a secret argument", error)
+            return False
+        return True
+
+    def seal_secret(self, scope: str, data: bytes) -> str:
+        """Encrypt a secret so that it opens for this scope only."""
+        return self.keys().seal(_SECRET, data + b" " * (-len(data) % _BLOCK), scope.encode())
+
+    def open_secret(self, scope: str, token: str) -> bytes:
+        """Give a secret that was sealed for this scope."""
+        return self.keys().unseal(_SECRET, token, scope.encode())
 
     async def rest(self, seconds: float) -> None:
         """Wait before an answer is looked at again that does not open. Raise `StoreClosed` if this
