@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, cast
-from urllib.parse import quote, quote_plus
 
 from sayso.domain.digest import decode_value, encode_value
 from sayso.errors import BadValue
@@ -87,14 +86,17 @@ class Secret:
         return core_schema.no_info_before_validator_function(
             _text_of,
             core_schema.no_info_after_validator_function(cls, core_schema.str_schema(strict=True)),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                str, return_schema=core_schema.str_schema(), when_used="json"
-            ),
+            serialization=core_schema.plain_serializer_function_ser_schema(_dumped, info_arg=True),
         )
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         return {"type": "string", "format": "password", "writeOnly": True}
+
+
+def _dumped(value: Any, info: Any) -> Any:
+    # Handed over in Python, never written down: as pydantic does it with its own.
+    return str(value) if info.mode == "json" else value
 
 
 def _text_of(value: Any) -> Any:
@@ -255,6 +257,8 @@ class Veil:
 
 def _forms(text: str) -> Iterator[str]:
     """Give what a text looks like in messages and addresses."""
+    from urllib.parse import quote, quote_plus
+
     yield text
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]

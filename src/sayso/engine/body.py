@@ -371,10 +371,12 @@ class DurableBody:
 
     def _open(self, value: Any) -> Any:
         """Give what names an argument of a step. A secret is named by its value, under a key."""
-        if isinstance(value, Secret):
-            self.veil.add(value.reveal())
-            return {OPEN: value.reveal()}
-        return value
+        # That of pydantic by its name, because pydantic may not be there.
+        reveal = getattr(value, "reveal" if isinstance(value, Secret) else "get_secret_value", None)
+        if not callable(reveal):
+            return value
+        self.veil.add(plain := reveal())
+        return {OPEN: plain}
 
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):
