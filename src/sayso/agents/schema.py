@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
 from sayso.agents.signature import REQUIRED, Parameter, takes_secret
-from sayso.agents.wrapping import is_write_only, wrap
+from sayso.agents.wrapping import is_secret, is_write_only, reveal, wrap
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.secret import unwrap
 from sayso.errors import BadAgent, BadTool, BadValue, describe
@@ -188,10 +189,7 @@ def _make_model(
     # error there, too.
     config = ConfigDict(extra="forbid", validate_default=True)
     definitions: dict[str, Any] = {
-        field: (
-            _annotated(parameter),
-            ... if parameter.default is REQUIRED else parameter.default,
-        )
+        field: (_annotated(parameter), _default(parameter))
         for field, parameter in zip(fields, parameters, strict=True)
     }
     try:
@@ -209,6 +207,17 @@ def _annotated(parameter: Parameter) -> Any:
     notes = [Field(description=note) if isinstance(note, str) else note for note in notes]
     # The first alias is the weakest: one that the user gave in the notes wins.
     return Annotated[(kind, Field(alias=parameter.name), *notes)]  # pyright: ignore  # noqa: PGH003
+
+
+def _default(parameter: Parameter) -> Any:
+    from pydantic import Field
+
+    if parameter.default is REQUIRED:
+        return ...
+    if not is_secret(parameter.default):
+        return parameter.default
+    # Made when it is needed, so that no schema has it, and as JSON, as any other argument.
+    return Field(default_factory=partial(reveal, parameter.default))
 
 
 def _make_schema(model: type[BaseModel], tool: str) -> dict[str, Any]:

@@ -15,15 +15,15 @@ from sayso.errors import BadValue
 
 def wrap(plain: Any, live: Any) -> Any:
     """Give `plain`, a JSON dump, with each secret of `live`, the same in Python, in the open."""
-    if _is_secret(live):
-        return {OPEN: _reveal(live)}
+    if is_secret(live):
+        return {OPEN: reveal(live)}
     if isinstance(live, Mapping) and isinstance(plain, dict):
         inner = list(cast("Mapping[Any, Any]", live).values())
         entries = cast("dict[str, Any]", plain).items()
         if len(inner) != len(entries):
             return cast("Any", plain)
         return {key: wrap(one, two) for (key, one), two in zip(entries, inner, strict=True)}
-    if isinstance(live, set | frozenset) and any(map(_is_secret, cast("set[Any]", live))):
+    if isinstance(live, set | frozenset) and any(map(is_secret, cast("set[Any]", live))):
         raise BadValue("a set has no order in which its secrets could be kept: take a list")
     if isinstance(live, list | tuple) and isinstance(plain, list):
         items, twins = cast("list[Any]", plain), list(cast("list[Any]", live))
@@ -42,11 +42,13 @@ def is_write_only(schema: Any) -> bool:
     return found.get("writeOnly") is True or any(is_write_only(one) for one in found.values())
 
 
-def _is_secret(value: Any) -> bool:
+def is_secret(value: Any) -> bool:
+    """Tell whether a value is a secret: ours, or one of pydantic's."""
     return isinstance(value, Secret) or callable(getattr(value, "get_secret_value", None))
 
 
-def _reveal(value: Any) -> Any:
+def reveal(value: Any) -> Any:
+    """Give what a secret hides, as JSON has it."""
     if isinstance(value, Secret):
         return value.reveal()
     from pydantic_core import to_jsonable_python
