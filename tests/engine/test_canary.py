@@ -401,11 +401,7 @@ def _is_tool(message: Any) -> bool:
 
 
 def lossy(sinks: Sinks) -> Any:
-    def find(password: Secret) -> Any:
-        sinks.got.append(password.reveal())
-        raise OSError(f"no line for {password.reveal()}")
-
-    @tool(effect="once", probe=find)
+    @tool(effect="once")
     async def log_in(user: str, password: Secret) -> Any:
         sinks.got.append(password.reveal())
         raise ConnectionResetError(f"the line went dead with {password.reveal()}")
@@ -438,7 +434,8 @@ def durable(sinks: Sinks) -> Any:
         again = await ctx.ask(question("Password?", sensitive=True))
         sinks.got.append(again)
         await ctx.step("second", take, user, password.reveal())
-        await ctx.ask("And then?")
+        await ctx.ask(f"And then? {again}", title=f"After {again}", why=f"For {again}")
+        await ctx.external(f"Wait for {again}", {again: [again]})
         try:
             await ctx.step("third", take, "raises", again)
         except Exception as error:
@@ -447,12 +444,54 @@ def durable(sinks: Sinks) -> Any:
     return log_in
 
 
+def asking(sinks: Sinks) -> Any:
+    @tool(effect="none")
+    def log_in(ctx: Context, user: str, password: Secret) -> Any:
+        sinks.got.append(password.reveal())
+        return ctx.suspend(f"Is {password.reveal()} right?")
+
+    return log_in
+
+
+@way(asking, call("log_in", ARGS))
+async def in_what_a_body_asks(app: Sayso, sinks: Sinks) -> None:
+    run = await app.start("teller", "go", by="mira")
+    hold = await held(run)
+    assert hold.question is not None
+    assert hold.question.text == f"Is {MASKED} right?"
+    await app.decide(hold, answer("yes"), by="mira")
+    await completed(run)
+
+
+def giving_up(sinks: Sinks) -> Any:
+    @tool(durable=True)
+    async def log_in(ctx: Context, user: str, password: Secret) -> Any:
+        sinks.got.append(password.reveal())
+        if ctx.attempt > 1:
+            await ctx.step("first", len, user)
+        raise NotDone(f"nothing done with {password.reveal()}")
+
+    return log_in
+
+
+@way(giving_up, call("log_in", ARGS))
+async def in_what_a_durable_body_has_not_done(app: Sayso, sinks: Sinks) -> None:
+    found = await outcome_of(await app.start("teller", "go", by="mira"))
+    assert isinstance(found, Failed)
+    assert (found.error, found.message) == ("NotDone", f"nothing done with {MASKED}")
+
+
 @way(durable, call("log_in", ARGS))
 async def in_a_durable_body(app: Sayso, sinks: Sinks) -> None:
     run = await app.start("teller", "go", by="mira")
     hold = await held(run)
     sinks.see("decided", await app.decide(hold, answer(CANARY), by="mira", key="k"))
-    await app.decide(await held(run), answer("go on"), by="mira")
+    hold = await held(run)
+    assert (hold.title, hold.why) == (f"After {MASKED}", f"For {MASKED}")
+    await app.decide(hold, answer("go on"), by="mira")
+    hold = await held(run)
+    assert hold.metadata == {MASKED: [MASKED]}
+    await app.decide(hold, answer("go on"), by="mira")
     found = await outcome_of(run)
     assert isinstance(found, Failed)
     assert found.message.endswith(f"and {MASKED}")

@@ -18,7 +18,9 @@ from sayso import (
     Context,
     Declined,
     Failed,
+    Happened,
     Policy,
+    Principal,
     Returned,
     Rule,
     Sayso,
@@ -34,7 +36,8 @@ from sayso import (
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.digest import call_digest, decode_value, encode_value, request_digest
-from sayso.domain.secret import NOT_KEPT, mask, tokens
+from sayso.domain.secret import NOT_KEPT, Veil, mask, tokens
+from sayso.engine.attempt import look_into
 from sayso.engine.ports import Answer
 from sayso.engine.vault import Vault
 from sayso.errors import BadKeys, BadValue, KeyReused
@@ -617,6 +620,31 @@ async def test_a_body_that_was_given_up_is_not_logged(
 
     assert "never retrieved" not in caplog.text
     assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("found", [Happened(result=["hunter2"]), OSError("no line for hunter2")])
+async def test_what_a_probe_says_has_no_secret_in_it(found: Any):
+    asked: list[str] = []
+
+    def probe(password: Secret) -> Any:
+        asked.append(password.reveal())
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @tool(effect="once", probe=probe)
+    async def log_in(password: Secret) -> None: ...
+
+    mira = Principal(id="mira")
+    ctx = Context(run_id="r", call_id="c", key="k", attempt=1, by=mira, agent="a", project="p")
+    veil = Veil()
+    veil.add("hunter2")
+
+    result = await look_into(log_in, ctx, FROZEN, why="gone", veil=veil)
+
+    assert asked == ["hunter2"]
+    assert "hunter2" not in repr(result)
+    assert "[secret]" in repr(result)
 
 
 async def test_a_step_may_be_given_a_secret_and_is_not_taken_again(place: Place):

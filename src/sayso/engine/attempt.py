@@ -19,7 +19,7 @@ from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import encode_value
 from sayso.domain.secret import Veil
 from sayso.domain.value import Value
-from sayso.engine.context import Context, Suspend, Wanted
+from sayso.engine.context import Context, Suspend, Wanted, discreet
 from sayso.engine.gate import clean_text
 from sayso.engine.ports import Happened, NotHappened, Tool
 from sayso.errors import BadValue, NotDone, contained, describe
@@ -102,7 +102,7 @@ async def run_attempt(
         if isinstance(result, _Interrupted):
             return _lost(tool, f"it was interrupted by {result.by}")
         if isinstance(result, Suspend):
-            return _asked(result, ctx)
+            return _asked(result, ctx, veil)
         value = msgspec.Raw(veil.value(result))
         return Done(outcome=Returned(value=value), moves=tuple(ctx.moves))
     except NotDone as error:
@@ -134,9 +134,9 @@ async def _probe(tool: Tool, ctx: Context, args: bytes) -> Happened | NotHappene
         return await tool.probe(ctx, args)
 
 
-def _asked(result: Suspend, ctx: Context) -> Result:
+def _asked(result: Suspend, ctx: Context, veil: Veil) -> Result:
     if not ctx.moves:
-        return Asked(wanted=result.wanted)
+        return Asked(wanted=discreet(result.wanted, veil))
     # Whether the call returns is for somebody else to say: its moves would be lost or premature.
     message = "it changes its machine and then waits: ask inside a durable body, then change it"
     return Done(outcome=Failed(error="BadMove", message=message))

@@ -34,7 +34,7 @@ from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
 from sayso.engine.children import check_spawn, child_of
-from sayso.engine.context import Suspend, Tokens, Wanted
+from sayso.engine.context import Suspend, Tokens, Wanted, discreet
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
 from sayso.engine.ledger import Written
@@ -173,6 +173,7 @@ class DurableBody:
         """Ask, all in one suspension, and wait for every answer."""
         async with _Entry(self, "what it asks"):
             step = self._at + 1
+            wanted = [discreet(one, self.veil) for one in wanted]
             asks = [self._named(one.ask, step, index) for index, one in enumerate(wanted)]
             if any(isinstance(ask, Question) and ask.sensitive for ask in asks):
                 self._parts.vault.check()  # An answer that cannot be sealed must not be asked for.

@@ -21,6 +21,7 @@ from sayso.domain.hold import (
 )
 from sayso.domain.policy import Require, require
 from sayso.domain.question import Question
+from sayso.domain.secret import Veil
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed
@@ -221,6 +222,22 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(decision.verdict, Answered):
             return self._durable.reveal(decision.verdict)
         raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
+
+
+def discreet(wanted: Wanted, veil: Veil) -> Wanted:
+    """Take what a body was given in secret out of what it asks."""
+    match wanted.ask:
+        case Question(text=text) as ask:
+            ask = msgspec.structs.replace(ask, text=veil.text(text))
+        case External(reason=reason, metadata=metadata) as ask:
+            kept = None if metadata is None else msgspec.Raw(veil.value(bytes(metadata)))
+            ask = msgspec.structs.replace(ask, reason=veil.text(reason), metadata=kept)
+        case Delegation(input=text) as ask:
+            ask = msgspec.structs.replace(ask, input=veil.text(text))
+        case ask:
+            pass
+    title, why = veil.text(wanted.ruling.title), veil.text(wanted.ruling.why)
+    return Wanted(ask=ask, ruling=msgspec.structs.replace(wanted.ruling, title=title, why=why))
 
 
 _OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
