@@ -259,5 +259,8 @@ def test_a_result_keeps_everything_but_the_secret():
     found = decode_value(veiled("hunter2").value(data))
 
     assert found == {"[secret]": ["say [secret]", 1.0, None, True], "other": {"n": 12400}}
+    assert veiled("hunter2").covers(data)
+    assert not veiled("hunter3").covers(data)
+    assert not Veil().covers(b"not even JSON")
     assert not Veil().lifted
     assert Veil().value(b"not even JSON") == b"not even JSON"

@@ -430,12 +430,16 @@ def durable(sinks: Sinks) -> Any:
     @tool(durable=True)
     async def log_in(ctx: Context, user: str, password: Secret) -> Any:
         first = await ctx.step("first", take, user, password)
-        assert first == {"with": MASKED}
+        assert first == {"with": CANARY}  # Sealed in the journal, and not lost on the body.
         again = await ctx.ask(question("Password?", sensitive=True))
         sinks.got.append(again)
         await ctx.step("second", take, user, password.reveal())
         await ctx.ask(f"And then? {again}", title=f"After {again}", why=f"For {again}")
-        await ctx.external(f"Wait for {again}", {again: [again]})
+        with pytest.raises(BadValue, match="metadata"):
+            await ctx.external("Wait", {again: [again]})
+        with pytest.raises(BadValue, match="another agent"):
+            await ctx.spawn("teller", f"Use {again}")
+        await ctx.external(f"Wait for {again}", {"n": 1})
         try:
             await ctx.step("third", take, "raises", again)
         except Exception as error:
@@ -490,7 +494,7 @@ async def in_a_durable_body(app: Sayso, sinks: Sinks) -> None:
     assert (hold.title, hold.why) == (f"After {MASKED}", f"For {MASKED}")
     await app.decide(hold, answer("go on"), by="mira")
     hold = await held(run)
-    assert hold.metadata == {MASKED: [MASKED]}
+    assert hold.title == f"Wait for {MASKED}"
     await app.decide(hold, answer("go on"), by="mira")
     found = await outcome_of(run)
     assert isinstance(found, Failed)

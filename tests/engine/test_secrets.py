@@ -674,3 +674,50 @@ async def test_a_step_may_be_given_a_secret_and_is_not_taken_again(place: Place)
         await completed(again)
 
     assert took == ["hunter2"]
+
+
+@pytest.mark.parametrize(
+    "gives", ["hunter2", {"$sealed": "k1.c2VhbGVk"}, {"deep": [{"$sealed": 1}]}]
+)
+async def test_what_a_step_gave_is_the_same_to_a_body_that_goes_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gives: Any
+):
+    first, second = new_key(), new_key()
+    got: list[Any] = []
+
+    def take() -> Any:
+        return gives
+
+    @tool(durable=True, approval=True)
+    async def log_in(ctx: Context, password: Secret) -> None:
+        found = await ctx.step("take", take)
+        await ctx.ask("Go on?")
+        got.append(found)
+
+    made = agent([call("log_in", {"password": "hunter2"}), say("")], log_in)
+    place = Place("sqlite", tmp_path)
+    monkeypatch.setenv(VARIABLE, first)
+    async with place.app(made) as app:
+        run = await app.start("teller", "go", by="mira")
+        hold = await held(run)
+    # What the step gives is sealed with another key than its arguments.
+    monkeypatch.setenv(VARIABLE, f"{second},{first}")
+    async with place.app(made) as app:
+        await app.decide(hold, approve(), by="mira")
+        await until(lambda: _asks(app, run.id))
+        hold = await held(app.run(run.id))
+        assert "hunter2" not in repr(await journal(app.store, run.id))
+    monkeypatch.setenv(VARIABLE, first)
+    async with place.app(made) as app:
+        await app.decide(hold, answer("yes"), by="mira")
+        await until(lambda: "the key of what a step gave" in caplog.text)
+        assert (await types(app, run))[-1] == "run.resumed"
+    monkeypatch.setenv(VARIABLE, f"{second},{first}")
+    async with place.app(made) as app:
+        await completed(app.run(run.id))
+
+    assert got == [gives]
+
+
+async def _asks(app: Sayso, run_id: str) -> bool:
+    return "step.finished" in await types(app, run_id)

@@ -244,6 +244,10 @@ class Veil:
         value = decode_value(data, bytes_max=len(data))
         return encode_value(self._clean(value), bytes_max=max(len(data) * 2, 1 << 20))
 
+    def covers(self, data: bytes) -> bool:
+        """Tell whether anything secret is in an encoded value."""
+        return bool(self._forms) and decode_value(self.value(data)) != decode_value(data)
+
     def _clean(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)

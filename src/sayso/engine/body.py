@@ -29,7 +29,7 @@ from sayso.domain.hold import Answered, Ask, Decision, Delegation
 from sayso.domain.policy import HIGH, Require, at_risk
 from sayso.domain.question import Question
 from sayso.domain.run import Run
-from sayso.domain.secret import OPEN, Secret, Veil
+from sayso.domain.secret import OPEN, Secret, Veil, is_sealed
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
@@ -41,7 +41,16 @@ from sayso.engine.ledger import Written
 from sayso.engine.parts import Parts
 from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
-from sayso.errors import BadAwait, BadPolicy, BadTool, BodyGone, SaysoError, StepFailed, StoreError
+from sayso.errors import (
+    BadAwait,
+    BadKeys,
+    BadPolicy,
+    BadTool,
+    BodyGone,
+    SaysoError,
+    StepFailed,
+    StoreError,
+)
 
 NAME_MAX = 200
 REFUSALS_MAX, PACE_S = 3, 1.0
@@ -167,7 +176,7 @@ class DurableBody:
                 self._come_to(place)
                 place.outcome = await self._attempt(name, fn, args, kind)
             assert place.outcome is not None, "a step that may run again was taken out"
-            return _value(name, place.outcome)
+            return self._value(name, place.outcome)
 
     async def put(self, wanted: Sequence[Wanted]) -> list[Decision]:
         """Ask, all in one suspension, and wait for every answer."""
@@ -318,7 +327,7 @@ class DurableBody:
     ) -> Outcome:
         try:
             result = await _call(fn, args, name)
-            kept = self.veil.value(keep_result(result))
+            kept = self._seal(keep_result(result))
             outcome: Outcome = Returned(value=msgspec.Raw(kept))
         except asyncio.CancelledError:
             # Parked, stopped or timed out in the middle of a step: whoever looks after the call
@@ -369,6 +378,28 @@ class DurableBody:
         if vault.names(there, name, args):
             return there
         return vault.name(name, args) if self.veil.lifted else request_digest(name, args)
+
+    def _seal(self, result: bytes) -> bytes:
+        """Give what is kept of a step. What has a secret in it is sealed rather than masked: the
+        body goes on with it.
+        """
+        if not self.veil.covers(result) and not is_sealed(result):
+            return result
+        try:
+            return self._parts.vault.seal_step(self._run.id, self.ref, result)
+        except BadKeys:
+            return self.veil.value(result)  # The step is taken: it has a result, come what may.
+
+    def _value(self, name: str, outcome: Outcome) -> Any:
+        match outcome:
+            case Returned(value=value):
+                kept = self._parts.vault.open_step(self._run.id, self.ref, bytes(value))
+                return decode_value(kept, bytes_max=len(kept))
+            case Failed(error=kind, message=message):
+                raise StepFailed(f"the step {name!r} failed with {kind}: {message}", kind=kind)
+            case other:
+                kind = type(other).__name__
+                raise StepFailed(f"the step {name!r} is {kind}: {other.reason}", kind=kind)
 
     def _open(self, value: Any) -> Any:
         """Give what names an argument of a step. A secret is named by its value, under a key."""
@@ -427,17 +458,6 @@ def _asked_at(written: Written, asks: Sequence[Ask]) -> Place:
 
 def _finish(ref: str, attempt: int, outcome: Outcome, run: Run) -> list[e.Event]:
     return bodies.finish_step(run, ref, attempt=attempt, outcome=outcome)
-
-
-def _value(name: str, outcome: Outcome) -> Any:
-    match outcome:
-        case Returned():
-            return outcome.result()
-        case Failed(error=kind, message=message):
-            raise StepFailed(f"the step {name!r} failed with {kind}: {message}", kind=kind)
-        case other:
-            kind = type(other).__name__
-            raise StepFailed(f"the step {name!r} is {kind}: {other.reason}", kind=kind)
 
 
 async def _call(fn: Callable[..., Any], args: Sequence[Any], name: str) -> Any:

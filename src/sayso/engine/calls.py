@@ -9,7 +9,7 @@ import msgspec
 
 from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.call import Effect, Failed, call_id
+from sayso.domain.call import Effect, Failed, Returned, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
 from sayso.domain.policy import Forbid, Require
@@ -236,6 +236,10 @@ def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
         for place in transcript.places.get(row.ref, ())
         for decision in place.decisions.values()
     ]
+    steps = [place.outcome for place in transcript.places.get(row.ref, ())]
+    kept = [bytes(one.value) for one in steps if isinstance(one, Returned)]
+    if not all(parts.vault.opens_step(transcript.run_id, row.ref, one) for one in kept):
+        return False
     sealed = [one.sealed for one in verdicts if isinstance(one, Answered) and one.sealed]
     return all(parts.vault.opens(transcript.run_id, one) for one in sealed)
 

@@ -225,15 +225,19 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def discreet(wanted: Wanted, veil: Veil) -> Wanted:
-    """Take what a body was given in secret out of what it asks."""
+    """Take what a body was given in secret out of what it asks. `BadValue` if that is for a program
+    or a model, which would go on with the mask in its place.
+    """
     match wanted.ask:
         case Question(text=text) as ask:
             ask = msgspec.structs.replace(ask, text=veil.text(text))
         case External(reason=reason, metadata=metadata) as ask:
-            kept = None if metadata is None else msgspec.Raw(veil.value(bytes(metadata)))
-            ask = msgspec.structs.replace(ask, reason=veil.text(reason), metadata=kept)
+            if metadata is not None and veil.covers(bytes(metadata)):
+                raise BadValue("the metadata has a secret in it, which would be in the journal")
+            ask = msgspec.structs.replace(ask, reason=veil.text(reason))
         case Delegation(input=text) as ask:
-            ask = msgspec.structs.replace(ask, input=veil.text(text))
+            if veil.text(text) != text:
+                raise BadValue("what is said to another agent has a secret in it: leave it out")
         case ask:
             pass
     title, why = veil.text(wanted.ruling.title), veil.text(wanted.ruling.why)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sayso.domain import secret
+from sayso.domain.digest import BYTES_MAX, decode_value, encode_value
 from sayso.errors import BadKeys, StoreClosed
 
 if TYPE_CHECKING:
@@ -98,6 +99,29 @@ class Vault:
     def open_secret(self, scope: str, token: str) -> bytes:
         """Give a secret that was sealed for this scope."""
         return self.keys().unseal(_SECRET, token, scope.encode())
+
+    def seal_step(self, run_id: str, ref: str, result: bytes) -> bytes:
+        """Seal what a step gave, as a value that can be kept instead."""
+        token = self.seal_secret(f"{run_id}/{ref}/step", result)
+        return encode_value({secret.SEALED: token}, bytes_max=2 * BYTES_MAX)
+
+    def open_step(self, run_id: str, ref: str, kept: bytes) -> bytes:
+        """Give what a step gave, of what is kept of it."""
+        if not secret.is_sealed(kept):
+            return kept
+        value = decode_value(kept, bytes_max=2 * BYTES_MAX)
+        if secret.mark_in(value) is None:
+            return kept
+        return self.open_secret(f"{run_id}/{ref}/step", value[secret.SEALED])
+
+    def opens_step(self, run_id: str, ref: str, kept: bytes) -> bool:
+        """Tell whether what a step gave can be read here."""
+        try:
+            self.open_step(run_id, ref, kept)
+        except BadKeys as error:
+            self.say_shut(run_id, "the key of what a step gave", error)
+            return False
+        return True
 
     async def rest(self, seconds: float) -> None:
         """Wait before an answer is looked at again that does not open. Raise `StoreClosed` if this
