@@ -167,6 +167,18 @@ def test_other_arguments_are_plain():
     secret.check_plain({"$set": ["$sealed", {"sealed": "$secret"}], "n": None})
 
 
+def test_frozen_arguments_have_open_only_what_their_tool_opens():
+    mine = encoded({"a": {"$secret": "x"}})
+    like = encoded({"a": {"$secret": "x"}, "b": {"$sealed": TOKEN}})
+
+    secret.check_frozen(encoded({"a": "$sealed"}), opens=False)
+    secret.check_frozen(b"{}", opens=False)
+    secret.check_frozen(mine, opens=True)
+    for args, opens in ((mine, False), (like, True), (like, False)):
+        with pytest.raises(BadValue, match="only Sayso writes"):
+            secret.check_frozen(args, opens=opens)
+
+
 # Editing
 
 

@@ -49,6 +49,7 @@ from .kit import Delegate, Place, agent, completed, held, journal, outcomes, sus
 ARGS = {"user": "mira", "password": "hunter2"}
 
 
+LIKE = {"$sealed": "k1.c2VhbGVk"}
 PIN, KEY = SecretStr("0000"), Secret("1111")
 
 
@@ -178,6 +179,24 @@ async def test_an_argument_that_looks_sealed_is_refused(place: Place, name: str,
     assert outcome.error == "BadArguments"
     assert "only Sayso writes" in outcome.message
     assert door.got == got == []
+
+
+@pytest.mark.parametrize("kind", [str, Secret])
+async def test_a_default_that_looks_sealed_is_refused_as_well(place: Place, kind: Any):
+    got: list[Any] = []
+
+    def log_in(password: Any, more: Any = LIKE) -> None:
+        got.append((password, more))
+
+    log_in.__annotations__["password"] = kind
+    made = agent([call("log_in", {"password": "hunter2"}), say("")], tool(log_in))
+    async with place.app(made) as app:
+        view = await completed(await app.start("teller", "go", by="mira"))
+
+    outcome = view.messages[-2].outcome  # type: ignore[union-attr]
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "BadArguments"
+    assert got == []
 
 
 async def test_a_token_of_this_very_run_is_refused_as_well(place: Place):

@@ -148,6 +148,16 @@ def check_plain(value: Any) -> None:
         )
 
 
+def check_frozen(args: bytes, *, opens: bool) -> None:
+    """Refuse frozen arguments that look sealed, as a default of the tool's own may; and, unless it
+    `opens` secrets, those with anything open.
+    """
+    if b'"$se' not in args:
+        return
+    value = decode_value(args)
+    check_plain(_replace(value, _is_open, lambda _: None) if opens else value)
+
+
 def seal(args: bytes, close: Callable[[bytes], str]) -> bytes:
     """Replace what is open among arguments by what `close` makes of it."""
     value = decode_value(args)

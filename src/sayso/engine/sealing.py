@@ -7,7 +7,7 @@ the former, so that nothing forgets the latter.
 from __future__ import annotations
 
 from sayso.domain.digest import decode_value
-from sayso.domain.secret import check_places, check_plain, fill_in, is_sealed
+from sayso.domain.secret import check_frozen, check_places, check_plain, fill_in, is_sealed
 from sayso.engine.ports import Tool
 from sayso.engine.vault import Vault
 from sayso.errors import BadValue, contained
@@ -48,8 +48,5 @@ def _check(args: str | bytes) -> None:
 
 
 def _seal(vault: Vault, run_id: str, tool: Tool, frozen: bytes) -> bytes:
-    if tool.takes_secrets:
-        return vault.seal_args(run_id, tool.name, frozen)
-    if b'"$se' in frozen:
-        check_plain(decode_value(frozen))
-    return frozen
+    check_frozen(frozen, opens=tool.takes_secrets)
+    return vault.seal_args(run_id, tool.name, frozen) if tool.takes_secrets else frozen
