@@ -9,7 +9,6 @@ from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
 from sayso.domain.drawing import render_text
-from sayso.domain.events import Recorded
 from sayso.domain.grant import Grant
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
@@ -17,6 +16,7 @@ from sayso.domain.operand import Operand, OperandPin
 from sayso.domain.people import Person
 from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.question import Option, Question
+from sayso.domain.recorded import Recorded
 from sayso.domain.rendering import Rendering, render
 from sayso.domain.ruling import (
     Forbid,
@@ -29,6 +29,7 @@ from sayso.domain.ruling import (
     service,
     user,
 )
+from sayso.domain.secret import Secret
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
@@ -103,6 +104,7 @@ __all__ = [
     "Said",
     "Sayso",
     "SaysoError",
+    "Secret",
     "SignIn",
     "StepFailed",
     "ToolMessage",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from sayso.agents.single import NAME as SINGLE
-from sayso.agents.single import REF, describe_call
+from sayso.agents.single import REF, describe_call, describe_secret_call
 from sayso.agents.tools import check_tool
-from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict, may_decide
 from sayso.domain.message import Message
+from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
@@ -277,8 +278,15 @@ class Sayso(Wired):
             raise BadValue(f"the arguments of {name!r} are one object, not {type(args).__name__}")
         if name not in self._single.tools:
             raise UnknownTool(f"there is no tool {name!r}; give it to Sayso(tools=[...])")
-        run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
+        said = self._describe(name, dict(args), key)
+        run = await self.start(SINGLE, said, by=by, key=key)
         return await run.outcome(REF, timeout=timeout)
+
+    def _describe(self, name: str, args: dict[str, Any], key: str | None) -> str:
+        if not self._single.tools[name].takes_secrets:
+            return describe_call(name, args)
+        scope = secrets.token_hex(16) if key is None else f"{self._project}/{key}"
+        return describe_secret_call(self._open_parts.vault, name, args, scope)
 
     async def command(
         self,
@@ -329,7 +337,7 @@ class Sayso(Wired):
 
     def events(
         self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
-    ) -> AsyncIterator[e.Recorded | Delta]:
+    ) -> AsyncIterator[Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished. With `deltas`, the
         text of turns under way comes in between.
         """

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from sayso import app as _app
-from sayso.domain.events import Recorded
+from sayso.domain.recorded import Recorded
 from sayso.domain.value import Principal
 from sayso.engine import audit_desk as _audit
 from sayso.engine import grants as _grants

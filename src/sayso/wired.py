@@ -197,6 +197,8 @@ class Wired:
         self._gate.sign_ins = signed_in
         self._gate.records = parts.records
         self._gate.grants = parts.grants
+        self._gate.vault = parts.vault
+        self._single.vault = parts.vault
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()

@@ -7,13 +7,14 @@ from sayso.cli.timeline import Timeline
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Call
+from sayso.domain.recorded import Recorded
 
 GOLDEN = sorted((Path(__file__).parents[1] / "domain" / "golden").glob("*.json"))
 KINDS = {kind.__name__ for kind in e.Event.__subclasses__()}
 
 
-def entry(event: e.AnyEvent | None) -> e.Recorded:
-    return e.Recorded(run_id="run_1", seq=1, at=1_700_000_000_000, event=event)
+def entry(event: e.AnyEvent | None) -> Recorded:
+    return Recorded(run_id="run_1", seq=1, at=1_700_000_000_000, event=event)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
@@ -87,7 +88,7 @@ def test_bytes_that_are_no_arguments_are_called_so():
 
 def test_a_new_day_gets_a_line_of_its_own():
     started = entry(e.RunSuspended())
-    later = e.Recorded(run_id="run_1", seq=2, at=started.at + 86_400_000, event=e.RunResumed())
+    later = Recorded(run_id="run_1", seq=2, at=started.at + 86_400_000, event=e.RunResumed())
 
     assert len(list(Timeline().lines([started, later]))) == 4
 

@@ -38,6 +38,7 @@ class Builtin:
     has_probe = False
     durable = False
     sign_in: SignIn | None = None
+    takes_secrets = False
     description = ""
     parameters: dict[str, Any] = {}  # noqa: RUF012 - replaced as a whole, never changed.
 

@@ -29,6 +29,7 @@ import msgspec
 from sayso.agents.move import Instance
 from sayso.agents.operand import operand_of
 from sayso.domain.operand import Operand
+from sayso.domain.secret import Secret
 from sayso.engine.ports import Context
 from sayso.errors import BadTool
 
@@ -80,7 +81,7 @@ def read_signature(
     fn: Callable[..., Any], name: str, scope: Mapping[str, Any] | None = None
 ) -> Signature:
     """Resolve a signature; `NameError` if an annotation names something that is not there yet."""
-    names = {"Context": Context, "Instance": Instance, **_globals(fn)}
+    names = {"Context": Context, "Instance": Instance, "Secret": Secret, **_globals(fn)}
     arguments: list[Parameter] = []
     contexts: list[str] = []
     instances: list[tuple[str, Any]] = []
@@ -93,7 +94,6 @@ def read_signature(
         if Instance in (hint, get_origin(hint)):
             instances.append((parameter.name, _state_kind(hint)))
             continue
-        check_open(hint, parameter.name, name)
         if (operand := operand_of(hint, parameter.name, name)) is not None:
             operands.append((parameter.name, operand))
         if parameter.default is None:
@@ -122,16 +122,11 @@ def _state_kind(hint: Any) -> Any:
     return None if plain else parts[0]
 
 
-def check_open(hint: Any, parameter: str, tool: str) -> None:
-    """Refuse types that hide their value: people would decide on asterisks, and the tool would be
-    called with them, because what is shown is what is executed.
+def takes_secret(hint: Any) -> bool:
+    """Tell whether a value of this type is a secret, or has one in it, as far as can be seen
+    without pydantic: `Secret`, and pydantic's own types that hide their value.
     """
-    if _hides(hint, set()):
-        raise BadTool(
-            f"{parameter!r} of the tool {tool!r} hides its value (SecretStr, SecretBytes): the "
-            "tool would be called with asterisks. Take a plain type, or leave secrets to "
-            "Sayso(deps=...), where no model and no journal sees them"
-        )
+    return _hides(hint, set())
 
 
 def _hides(hint: Any, seen: set[int]) -> bool:
@@ -140,11 +135,12 @@ def _hides(hint: Any, seen: set[int]) -> bool:
         return False
     seen.add(id(hint))
     if isinstance(hint, type) and any(
-        (base.__module__, base.__name__) == ("pydantic.types", "_SecretBase")
+        base is Secret or (base.__module__, base.__name__) == ("pydantic.types", "_SecretBase")
         for base in hint.__mro__
     ):
         return True
-    parts = [*get_args(hint), get_origin(hint), *_fields(hint)]
+    named = [getattr(hint, name, None) for name in ("__value__", "__supertype__")]
+    parts = [*get_args(hint), get_origin(hint), *named, *_fields(hint)]
     return any(_hides(part, seen) for part in parts if part is not None)
 
 

@@ -118,6 +118,11 @@ class FunctionTool(Generic[P, R]):
         """Whether its target can be asked if a call happened."""
         return self._probe is not None
 
+    @property
+    def takes_secrets(self) -> bool:
+        """Whether any of its arguments is a secret, or has one in it."""
+        return not self._signature.native and self._arguments.secret
+
     def check(self) -> None:
         """Resolve what was not there yet when the tool was made, or raise `BadTool`."""
         if self._probe is not None:

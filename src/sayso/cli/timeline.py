@@ -23,6 +23,7 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.question import Question
+from sayso.domain.recorded import Recorded
 from sayso.domain.rendering import By, render
 from sayso.store.views import moment
 
@@ -53,7 +54,7 @@ class Timeline:
         self._tools: dict[str, str] = {}
         self._full = full
 
-    def lines(self, journal: Iterable[e.Recorded]) -> Iterator[str]:
+    def lines(self, journal: Iterable[Recorded]) -> Iterator[str]:
         """Give a line an entry, with arguments below it, and one for each day: a run may wait for
         weeks.
         """
@@ -66,7 +67,7 @@ class Timeline:
             yield f"{entry.seq:>4}  {clock(entry.at)}  {shown}  {text}"
             yield from self._args(entry)
 
-    def _args(self, entry: e.Recorded) -> Iterator[str]:
+    def _args(self, entry: Recorded) -> Iterator[str]:
         match entry.event:
             case e.TurnTaken(calls=calls):
                 pass
@@ -88,7 +89,7 @@ class Timeline:
             frame = bool(shown.words) or not shown.inspectable
             yield from drawn(shown, _INDENT, frame=frame, full=self._full)
 
-    def describe(self, entry: e.Recorded) -> tuple[str, str]:
+    def describe(self, entry: Recorded) -> tuple[str, str]:
         """Say what an entry is, in one word and in one sentence; both are safe to print."""
         match entry.event:
             case e.RunStarted() as event:

@@ -4,6 +4,7 @@ Rule 1: every argument is here, nested ones too, each under its own name. What a
 says how large it is, and has a digest.
 Rule 2: different bytes give different renderings. Bytes that are not the only ones of their value
 are not shown as arguments at all, but as the bytes that they are.
+Of a secret its mark is shown, and nothing else.
 Rule 3: words that somebody put beside the arguments stand apart from them, with whose they are.
 These are plain values. A terminal draws them by `drawing.py`; whoever makes HTML or chat messages
 of them escapes for that, and needs no other cleaning.
@@ -29,6 +30,7 @@ from sayso.domain.hint import (
     text_of,
 )
 from sayso.domain.operand import OperandPin
+from sayso.domain.secret import SEALED, mark_in
 from sayso.domain.value import Value
 from sayso.errors import BadValue
 
@@ -42,7 +44,7 @@ NAME_MAX = 100
 SHORT = 12
 """How much of a file's digest is shown, to be compared by eye."""
 
-Kind = Literal["object", "list", "text", "integer", "number", "boolean", "null", "bytes"]
+Kind = Literal["object", "list", "text", "integer", "number", "boolean", "null", "bytes", "secret"]
 By = Literal["agent", "tool"]
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -189,7 +191,9 @@ def _walk(parts: tuple[Part, ...], path: str, depth: int) -> Iterator[Line]:
 def _part(name: str, value: Any, schema: Any, root: Schema, beside: dict[str, Any]) -> Part:
     hints = resolve(schema, root)
     kind = cast("type[object]", type(value))
-    if kind is dict:
+    if (mark := mark_in(value)) is not None:
+        part = _secret(name, mark, hints)
+    elif kind is dict:
         part = _object(name, value, hints, root)
     elif kind is list:
         part = _list(name, value, hints, root)
@@ -231,6 +235,12 @@ def _text(
         notes=shown.notes + ((reading.note,) if reading and reading.note else ()),
         fold=_fold_text(value),
     )
+
+
+def _secret(name: str, mark: str, hints: Schema) -> Part:
+    # No argument of anybody's is an object like this one, so nothing else is shown like this.
+    shown = f"[secret {mark}]"
+    return _with(hints, name=name, kind="secret", rows=(shown,), raw=json.dumps({SEALED: mark}))
 
 
 def _scalar(name: str, value: Any, hints: Schema, beside: dict[str, Any]) -> Part:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
 from sayso.domain.operand import OperandPin
 from sayso.domain.run import Run
+from sayso.domain.secret import blank, is_sealed, mask_args
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal
 from sayso.errors import NotUnderstood
@@ -177,7 +180,12 @@ class Transcript:
                 found.append(waiting[1])
                 waiting = next(said, None)
             found.append(
-                AssistantMessage(text=turn.text, calls=turn.calls, raw=turn.raw, model=turn.model)
+                AssistantMessage(
+                    text=turn.text,
+                    calls=tuple([_masked(call) for call in turn.calls]),
+                    raw=turn.raw,
+                    model=turn.model,
+                )
             )
             found.extend(
                 self._tool_message(call) for call in turn.calls if call.ref in self.outcomes
@@ -189,10 +197,11 @@ class Transcript:
 
     def doubted(self, run: Run) -> dict[tuple[str, bytes], str]:
         """Give the calls whose outcome nobody knows, by tool and arguments: their refs, and for
-        those of earlier runs of the thread their ids. What was redacted cannot be compared.
+        those of earlier runs of the thread their ids. What was redacted cannot be compared, and
+        secrets are not.
         """
         mine = {
-            (self.calls[ref].tool, self.args[ref]): ref
+            (self.calls[ref].tool, blank(self.args[ref])): ref
             for _, ref in run.doubts
             if ref in self.calls
         }
@@ -315,8 +324,16 @@ class Transcript:
             tool=call.tool,
             outcome=self.outcomes[call.ref],
             given=call.given,
-            note=f"A person edited the arguments to {args.decode()}" if edited else "",
+            note=f"A person edited the arguments to {mask_args(args).decode()}" if edited else "",
         )
+
+
+def _masked(call: Call) -> Call:
+    """Give a call as everybody may see it, its model included."""
+    args = bytes(call.args)
+    if not is_sealed(args):
+        return call
+    return msgspec.structs.replace(call, args=msgspec.Raw(mask_args(args)))
 
 
 def _lets_start(ask: Ask) -> bool:

@@ -9,12 +9,13 @@ import msgspec
 
 from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.call import Effect, Failed, call_id
+from sayso.domain.call import Effect, Failed, Returned, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
 from sayso.domain.operand import OperandPin
 from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import Veil, is_sealed, opened
 from sayso.domain.settling import Draft
 from sayso.domain.transcript import Place, Transcript
 from sayso.domain.value import SAYSO
@@ -39,7 +40,7 @@ from sayso.engine.operand import read_pinned
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, allowed_by, start_of
-from sayso.errors import IllegalEvent, SaysoError, StoreError
+from sayso.errors import BadKeys, IllegalEvent, SaysoError, StoreError
 
 
 async def propose_starts(
@@ -181,8 +182,13 @@ async def run_body(
         return _not_sent(call, f"{run.by} is not signed in at {tool.sign_in.provider!r} now")
     if tool.durable or call.step:
         return await _run_durable(parts, run, call, tool, args, tokens=tokens)
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
-    return await run_attempt(tool, ctx, args)
+    return await run_attempt(tool, ctx, bare, veil)
 
 
 async def continue_body(
@@ -212,13 +218,18 @@ async def _run_durable(
         return Doubt(why=f"its code has changed: {tool.name!r} is not durable any more")
     transcript = await parts.ledger.transcript(run.id)
     places = transcript.places.get(call.ref, ())
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     body = DurableBody(
-        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
+        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker, veil=veil
     )
     ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body, tokens=tokens)
     body.tokens = tokens
     body.moves = ctx.moves
-    body.start(tool.call(ctx, args))
+    body.start(tool.call(ctx, bare))
     return await _leg(parts, run.id, body, tool)
 
 
@@ -233,16 +244,34 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
+def _open(parts: Parts, run: Run, tool: Tool, args: bytes, veil: Veil) -> bytes:
+    """Give the arguments that a body is called with: the one place where secrets are opened for a
+    tool. Raise `BadKeys` if they cannot be.
+    """
+    if not is_sealed(args):
+        return args
+    bare = parts.vault.open_args(run.id, tool.name, args)
+    for value in opened(bare):
+        veil.add(value)
+    return bare
+
+
 def _usable(parts: Parts, run: Run, transcript: Transcript, row: CallRow) -> bool:
     """Tell whether all that the body of a call was answered counts here, and can be read."""
     trust = parts.gate.trust
     if trust is not None and not trust.answers(run, row, transcript):
+        return False
+    if not parts.vault.opens_args(transcript.run_id, row.tool, transcript.args[row.ref]):
         return False
     verdicts = [
         decision.verdict
         for place in transcript.places.get(row.ref, ())
         for decision in place.decisions.values()
     ]
+    steps = [place.outcome for place in transcript.places.get(row.ref, ())]
+    kept = [bytes(one.value) for one in steps if isinstance(one, Returned)]
+    if not all(parts.vault.opens_step(transcript.run_id, row.ref, one) for one in kept):
+        return False
     sealed = [one.sealed for one in verdicts if isinstance(one, Answered) and one.sealed]
     return all(parts.vault.opens(transcript.run_id, one) for one in sealed)
 
@@ -273,7 +302,13 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
         return Doubt(why="its worker lost sight of it")
     tokens = await _tokens(parts, run, tool)
     ctx = context_of(parts, run, row.ref, row.attempt, transcript, tokens=tokens)
-    return await look_into(tool, ctx, transcript.args[row.ref], why=why)
+    veil = Veil()
+    try:
+        args = transcript.args[row.ref]
+        bare = args if tool is None else _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return Doubt(why=why, probe=f"could not be asked: {error}")
+    return await look_into(tool, ctx, bare, why=why, veil=veil)
 
 
 async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:

@@ -23,6 +23,7 @@ from sayso.domain.hold import (
 )
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
+from sayso.domain.secret import Veil
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed
@@ -242,6 +243,26 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 pass
         raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
+
+
+def discreet(wanted: Wanted, veil: Veil) -> Wanted:
+    """Take what a body was given in secret out of what it asks. `BadValue` if that is for a program
+    or a model, which would go on with the mask in its place.
+    """
+    match wanted.ask:
+        case Question(text=text) as ask:
+            ask = msgspec.structs.replace(ask, text=veil.text(text))
+        case External(reason=reason, metadata=metadata) as ask:
+            if metadata is not None and veil.covers(bytes(metadata)):
+                raise BadValue("the metadata has a secret in it, which would be in the journal")
+            ask = msgspec.structs.replace(ask, reason=veil.text(reason))
+        case Delegation(input=text) as ask:
+            if veil.text(text) != text:
+                raise BadValue("what is said to another agent has a secret in it: leave it out")
+        case ask:
+            pass
+    title, why = veil.text(wanted.ruling.title), veil.text(wanted.ruling.why)
+    return Wanted(ask=ask, ruling=msgspec.structs.replace(wanted.ruling, title=title, why=why))
 
 
 _OF_HOLD = (

@@ -8,7 +8,7 @@ the last thing that was asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -43,7 +43,8 @@ from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
 from sayso.engine.genuine import Shown, check_genuine
-from sayso.engine.grants import Always, Giving
+from sayso.engine.giving import giving_of
+from sayso.engine.grants import Always
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -71,7 +72,6 @@ from sayso.errors import (
 )
 from sayso.store.base import HoldFound, HoldQuery, Key
 from sayso.store.journal import decode, read_holds
-from sayso.store.views import hold_view
 
 REASON_MAX = 10_000
 MASK = b'"[sensitive]"'
@@ -207,7 +207,7 @@ class Decider:
                 await self._check_stands(run_id, ns, request, who)
                 return ()
             edit = await read_edit(self._parts, run_id, ns, request.verdict)
-            giving = await self._giving(run_id, ns, request, edit)
+            giving = await giving_of(self._parts, run_id, ns, request, edit)
 
             desk_key = self._parts.desk_key
             transcript = None if desk_key is None else await self._seen(run_id)
@@ -247,35 +247,6 @@ class Decider:
             return written.events
 
         return await while_records_move(attempt)
-
-    async def _giving(
-        self, run_id: str, ns: Sequence[int], request: Decide, edit: Edit | None
-    ) -> Giving:
-        """Make ready the grant that a decision is to give, if it is."""
-        if request.always is None:
-            return Giving()
-        if len(ns) != 1 or not isinstance(request.verdict, Approved):
-            raise WrongVerdict("always= goes with approve() of one hold")
-        found = hold_view(await self._found(run_id, ns[0]))
-        if found.operands:
-            raise NotAllowed("there is no standing yes to what files say: they may say otherwise")
-        args = found.args_json.encode() if edit is None else edit.args
-        ruling = found.ruling if edit is None else edit.ruling
-        run = await self._parts.ledger.load(run_id)
-        hold = run.hold(ns[0])
-        if hold is None:
-            return Giving()  # It is not open, as will be said.
-        versions = (await self._parts.ledger.transcript(run_id)).tool_versions
-        grant = self._parts.grants.give(
-            request.always,
-            run,
-            hold,
-            ruling=ruling,
-            by=await self._parts.records.acting(run.project, request.by),
-            tool_version=versions.get(hold.call, ""),
-            args=args,
-        )
-        return Giving(grant)
 
     async def _seen(self, run_id: str) -> Transcript:
         """Read all that there is to see of a run, also what other processes have written."""
@@ -328,12 +299,13 @@ class Decider:
         if request.key is None:
             return None
         verdict = codec.encode_verdict(request.verdict)
-        if any(isinstance(one, Answered) and one.sealed for one in verdicts.values()):
+        run = await self._parts.ledger.load(run_id)
+        sealed = any(isinstance(one, Answered) and one.sealed for one in verdicts.values())
+        if sealed or (request.edits and await self._edits_secrets(run, verdicts)):
             # What is sensitive must not be found out by trying values against its digest.
             verdict = self._parts.vault.keys().sign("answer", verdict).encode()
-        project = (await self._parts.ledger.load(run_id)).project
         return idempotency_key(
-            project,
+            run.project,
             request.key,
             "decide",
             scope,
@@ -341,6 +313,15 @@ class Decider:
             request.digest or "",
             verdict,
         )
+
+    async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:
+        """Tell whether a call whose arguments are edited may have secrets among them. By the hold's
+        row, which is there still when a decision is sent again.
+        """
+        driver = self._parts.drivers.get(run.agent)
+        names = [(await self._found(run.id, n)).row.tool for n in ns]
+        tools = [None if driver is None else driver.tools.get(name) for name in names]
+        return any(tool is None or tool.takes_secrets for tool in tools)
 
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()

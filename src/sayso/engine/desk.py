@@ -26,7 +26,7 @@ from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
-from sayso.engine.ports import AskedCall, Driver, Scene
+from sayso.engine.ports import AskedCall, Driver, Scene, Tool
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -200,7 +200,7 @@ class Desk:
             run_id,
             request.name,
             str(request.by),
-            args,
+            self._name_args(driver.commands.get(request.name), args),
             request.strand or "",
         )
         if key is not None and await is_retry(self._parts.store, key):
@@ -252,6 +252,12 @@ class Desk:
                 raise
             return await self._commanded(run_id, request.key or "")
         return next(one.call.ref for one in written.events if isinstance(one, e.CommandReceived))
+
+    def _name_args(self, tool: Tool | None, args: bytes) -> bytes:
+        # What is secret must not be found out by trying values against its digest.
+        if tool is None or not tool.takes_secrets:
+            return args
+        return self._parts.vault.keys().sign("command", args).encode()
 
     async def _commanded(self, run_id: str, key: str) -> str:
         for entry in await read_journal(self._parts.store, run_id):

@@ -7,11 +7,9 @@ Rule 2: any error around the gate means that the tool does not run: at worst a p
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -25,24 +23,25 @@ from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import NOT_KEPT, blank, mask
 from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
 from sayso.domain.verbs import HoldRequest, unsilenced
 from sayso.engine.context import Wanted
 from sayso.engine.grants import Found, Grants
+from sayso.engine.intervention import PATIENCE_S, intervene
 from sayso.engine.operand import pin
 from sayso.engine.people import Records
 from sayso.engine.ports import AskedCall, Driver, Intervention, Tool
+from sayso.engine.sealing import freeze
 from sayso.engine.still import Still, still_allowed
-from sayso.engine.thread import in_thread
-from sayso.errors import BadValue, SignInFailed, contained
+from sayso.engine.vault import Vault
+from sayso.errors import BadKeys, BadValue, SignInFailed, contained
 
 if TYPE_CHECKING:
     from sayso.engine.signing import Trust
 
-PATIENCE_S = 5.0
-"""How long `check_for_intervention` may take before the answer is: ask a person."""
 UNSIGNED = "Asked again: the decision is not signed by a desk that this worker trusts."
 TEXT_MAX = 4000
 """How much of unusable arguments is kept for people to see."""
@@ -106,6 +105,8 @@ class Gate:
         self.grants: Grants | None = None
         self.records: Records | None = None
         """Knows what people may do; set by `app` once the store is open."""
+        self.vault = Vault()
+        """Seals what is secret; set by `app` as well."""
         self._check = check_for_intervention
         self._patience_s = patience_s
 
@@ -132,11 +133,12 @@ class Gate:
             if tool is None:
                 known = ", ".join(sorted(tools)) or "none"
                 raise BadValue(f"there is no tool {name!r}; the tools are: {known}")
-            with contained(f"the tool {name!r}"):
-                args = tool.freeze(asked.args)
-        except BadValue as error:
-            text = clean_text(asked.args)[:TEXT_MAX]
+            args = freeze(self.vault, run.id, tool, asked.args)
+        except (BadValue, BadKeys) as error:
+            secret = tool is not None and tool.takes_secrets
+            text = NOT_KEPT if secret else clean_text(asked.args)[:TEXT_MAX]
             kind = "BadArguments" if tool else "UnknownTool"
+            kind = "BadKeys" if isinstance(error, BadKeys) else kind
             call = Call(ref=ref, tool=name, text=text, given=given)
             return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
         call = Call(
@@ -367,7 +369,7 @@ class Gate:
             with contained("a rule"):
                 ruling = policy.on(facts, ruling)
             for each in checks:
-                ruling = strictest(ruling, await self._intervene(each, facts))
+                ruling = strictest(ruling, await intervene(each, facts, self._patience_s))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
 
     def may_hold(self, tool: Tool, drivers: Iterable[Driver] = ()) -> bool:
@@ -405,35 +407,10 @@ class Gate:
             editable=False,
         )
 
-    async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
-        asked = asyncio.ensure_future(_answer(check, facts))
-        asked.add_done_callback(_forget)
-        try:
-            # A check that ignores its cancellation must not be waited for.
-            await asyncio.wait({asked}, timeout=self._patience_s)
-            if not asked.done():
-                return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")
-        finally:
-            asked.cancel()
-        if asked.cancelled():
-            return Require(why="The check was cancelled.")
-        if (error := asked.exception()) is not None:
-            return Require(why=f"The check failed: {type(error).__name__}: {error}.")
-        answer = asked.result()
-        if answer is True:
-            return Require(why="The check asks for a person.")
-        if answer is False:
-            return Proceed()
-        if isinstance(answer, Proceed | Require | Forbid):
-            return answer
-        if inspect.iscoroutine(answer):
-            answer.close()
-        return Require(why=f"The check answered {type(answer).__name__}, not a bool or a ruling.")
-
     def _facts(self, run: Run, tool: Tool, args: bytes) -> CallFacts:
         return CallFacts(
             tool=tool.name,
-            args=decode_value(args),
+            args=mask(decode_value(args)),
             by=run.by,
             agent=run.agent,
             project=run.project,
@@ -465,9 +442,9 @@ class Gate:
 
 def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
     """Find a call in doubt that this one would repeat, in this run or an earlier one of its thread:
-    the same tool with the same bytes, whatever version of it was shown.
+    the same tool with the same bytes, whatever version of it was shown, and whatever its secrets.
     """
-    return transcript.doubted(run).get((tool, args), "")
+    return transcript.doubted(run).get((tool, blank(args)), "")
 
 
 def _is_in_order(run: Run, row: CallRow) -> bool:
@@ -490,15 +467,3 @@ def _repeating(tool: Tool) -> Require:
 def clean_text(text: str) -> str:
     """Make text from outside storable: what is not a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-async def _answer(check: Intervention, facts: CallFacts) -> Any:
-    with contained("it"):
-        if inspect.iscoroutinefunction(check):
-            return await check(facts)
-        return await in_thread(partial(check, facts), {}, "check_for_intervention")
-
-
-def _forget(asked: asyncio.Future[Any]) -> None:
-    if not asked.cancelled():
-        asked.exception()  # Whoever wanted to know has been told, or has gone.

@@ -142,6 +142,11 @@ class Tool(Protocol):
         """Where whoever started the run has to be signed in before it starts."""
         ...
 
+    @property
+    def takes_secrets(self) -> bool:
+        """Whether any of its arguments is a secret, or has one in it."""
+        ...
+
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
         ...
@@ -151,7 +156,10 @@ class Tool(Protocol):
         ...
 
     def freeze(self, args: str | bytes) -> bytes:
-        """Validate arguments and encode them once and for all; `BadValue` if they do not fit."""
+        """Validate arguments and encode them once and for all; `BadValue` if they do not fit.
+
+        Secrets are in the open in what it gives, so only `sealing.py` calls it.
+        """
         ...
 
     def operands(self, args: bytes) -> Sequence[OperandFile]:
@@ -159,7 +167,9 @@ class Tool(Protocol):
         ...
 
     async def call(self, ctx: Context, args: bytes) -> bytes | Suspend:
-        """Run the tool on what these bytes parse to; return the encoded result, or what it asks."""
+        """Run the tool on what these bytes parse to, with its secrets open as `freeze` gave them;
+        return the encoded result, or what it asks.
+        """
         ...
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:

@@ -129,6 +129,42 @@ class KeyRing:
         except (InvalidTag, ValueError):
             raise BadKeys("it was changed, or encrypted for something else") from None
 
+    def seal(self, purpose: str, data: bytes, aad: bytes = b"") -> str:
+        """Encrypt data to the same token each time, so that equal data can be told to be equal by
+        whoever has the token, and guessed by nobody; it names the key.
+        """
+        return f"{self._current}.{_encode(self._siv(self._current, purpose).encrypt(data, [aad]))}"
+
+    def unseal(self, purpose: str, token: str, aad: bytes = b"") -> bytes:
+        """Decrypt a token. `BadKeys` if it was changed, or is of no key of this ring."""
+        key_id, _, text = token.partition(".")
+        data = _decode(text)
+        if key_id not in self._keys:
+            raise BadKeys(f"no key of this ring has encrypted it; its key is {key_id[:32]!r}")
+        cipher = self._siv(key_id, purpose)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return cipher.decrypt(data or b"", [aad])
+        except (InvalidTag, ValueError):
+            raise BadKeys("it was changed, or encrypted for something else") from None
+
+    def can_open(self, token: str) -> bool:
+        """Tell whether a token is of a key of this ring; it may have been changed all the same."""
+        key_id = token.partition(".")[0]
+        try:
+            return key_id in self._keys and bool(self._siv(key_id, "any"))
+        except BadKeys:
+            return False
+
+    def _siv(self, key_id: str, purpose: str) -> Any:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+        except ImportError:
+            raise BadKeys("encryption needs one more package: pip install sayso[crypto]") from None
+        halves = [self._derive(key_id, f"{half}:{purpose}") for half in ("siv-mac", "siv-ctr")]
+        return AESSIV(b"".join(halves))
+
     def _mac(self, key_id: str, purpose: str, data: bytes) -> bytes:
         return hmac.digest(self._derive(key_id, f"sign:{purpose}"), data, "sha256")
 

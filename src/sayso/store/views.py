@@ -22,6 +22,7 @@ from sayso.domain.question import Question
 from sayso.domain.rendering import By, Rendering, render
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
+from sayso.domain.secret import mask_args
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
@@ -39,7 +40,9 @@ class HoldView(Value, frozen=True, kw_only=True):
     kind: str
     tool: str
     args: Any
-    """What the call would be executed with, parsed from the very bytes."""
+    """What the call would be executed with, parsed from the very bytes. For a secret there is its
+    mark, `{"$sealed": ...}`, which `approve(args=...)` takes for: unchanged.
+    """
     title: str
     why: str
     risk: str
@@ -53,7 +56,7 @@ class HoldView(Value, frozen=True, kw_only=True):
     agent: str
     project: str
     args_json: str
-    """The very bytes."""
+    """The very bytes; with marks for secrets."""
     editable: bool = True
     duplicate_of: str | None = None
     """The call in doubt that this one would repeat."""
@@ -262,11 +265,12 @@ def _call(run_id: str, ref: str) -> str:
 def _args(found: HoldFound) -> bytes | None:
     event = decode(found.args)
     if isinstance(event, e.HoldRevised):
-        return bytes(event.args)
+        return mask_args(bytes(event.args))
     calls = event.calls if isinstance(event, e.TurnTaken) else ()
     if isinstance(event, e.CommandReceived):
         calls = (event.call,)
-    return next((bytes(call.args) for call in calls if call.ref == found.row.call), None)
+    mine = (call for call in calls if call.ref == found.row.call)
+    return next((mask_args(bytes(call.args)) for call in mine), None)
 
 
 def _plan(run: Run, transcript: Transcript) -> tuple[ItemView, ...]:
