@@ -77,6 +77,7 @@ from .forge import (
     step,
     wondered,
 )
+from .specimen import GRANT
 
 MANY = Require(
     approvers=("owner", "user:ann"),

@@ -282,14 +282,13 @@ class Gate:
         if row.state is CallState.READY and not (repeats or upgraded or changed):
             found = await self._covered(run, tool, args, ruling, pins)
             if found is not None:
-                checked = await self._start(run, tool, row, args)
-                return replace(checked, basis=found.basis, found=found)
+                start = await self._start(run, tool, row, args)
+                return replace(start, basis=found.basis, found=found)
         still = Still(why="its rules, or the grant that covered it, were changed")
         if approved and signed:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
         if not still.why and not (upgraded or changed):
-            checked = await self._start(run, tool, row, args)
-            return replace(checked, basis=still.basis)
+            return replace(await self._start(run, tool, row, args), basis=still.basis)
         request = HoldRequest(
             ref=row.ref,
             ruling=ruling,
@@ -304,9 +303,8 @@ class Gate:
             asked = self._digest(run, row.version, tool, tool.version, args, pins=pins)
             refused = _refused_before(run, tool, asked)
             return Checked(request=None if refused else request, outcome=refused)
-        why = still.why
-        if upgraded or (changed and (before or approved)):
-            why = "its tool was changed" if upgraded else changed
+        seen = bool(changed) and bool(before or approved)
+        why = "its tool was changed" if upgraded else changed if seen else still.why
         why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
         # Silence is not signed: it would allow in vain, again and again.
         ruling = replace(ruling if signed else unsilenced(ruling), why=why)
