@@ -12,6 +12,7 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.call import Call, Declined, Failed, Returned, Unknown
 from sayso.domain.codec import encode_event, event_tag
+from sayso.domain.grant import Grant, Limit
 from sayso.domain.hold import (
     Answered,
     Approval,
@@ -162,6 +163,26 @@ QUESTION = Question(
 )
 """No question has all of this; what it says is not looked at here."""
 
+GRANT = Grant(
+    id="grant_1",
+    tool="pay",
+    tool_version="2",
+    by=WHO,
+    at=1_700_000_000_000,
+    until=1_700_000_900_000,
+    hold="hold_1.3",
+    args=msgspec.Raw(b'{"amount":20}'),
+    limits=(Limit(arg="amount", kind="at_most", value=msgspec.Raw(b"100")),),
+    run="run_1",
+    agent="teller",
+    uses_max=3,
+    used=1,
+    revoked=1_700_000_100_000,
+    revoked_by=Principal(id="olga"),
+    note="Small ones.",
+)
+
+
 SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunStarted(
         run="run_1",
@@ -266,6 +287,7 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunAdopted(by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday"),
     e.VoteCast(hold=3, version=2, decision=voted(Approved())),
     e.VoteUndone(hold=3, person="bob", by=WHO, at=1_700_000_000_000, why="no longer of finance"),
+    e.GrantGiven(hold=3, grant=GRANT),
     e.HoldEscalated(hold=3, to=("role:lead", "user:cfo"), at=1_700_000_000_000),
     e.HoldReassigned(
         hold=3,
@@ -402,6 +424,16 @@ VARIANTS: dict[str, e.AnyEvent] = {
         tick=123_456,
         timeout_ms=30_000,
         basis=BASIS,
+    ),
+    "call.started.1-grant": e.CallStarted(
+        call="2.0",
+        attempt=1,
+        worker="w1",
+        digest="d" * 64,
+        tick=123_456,
+        timeout_ms=30_000,
+        grant="grant_1",
+        grant_until=1_700_000_900_000,
     ),
 }
 """The other kinds of value that an event of the same tag may carry."""

@@ -77,6 +77,7 @@ from .forge import (
     step,
     wondered,
 )
+from .specimen import GRANT
 
 MANY = Require(
     approvers=("owner", "user:ann"),
@@ -178,6 +179,7 @@ def tell_of_people(s: Stories, run: Run) -> None:
     s.go(voted, *settling.sweep(voted, now=NOW + HOUR))
     mira, bob = unrecorded(MIRA), unrecorded(Principal(id="bob"))
     s.go(run, *reassign(run, 1, to=bob, by=mira, now=NOW))
+    s.go(run, e.GrantGiven(hold=1, grant=GRANT))
 
 
 def tell_of_bodies(s: Stories) -> None:

@@ -21,6 +21,7 @@ from sayso.domain.hold import (
     Verdict,
     Withdrawn,
 )
+from sayso.domain.people import Basis
 from sayso.domain.signing import decision_bytes, needs_signature, sign_events
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import CLOCK, Principal
@@ -48,6 +49,9 @@ OTHER: dict[str, Any] = {
     "assurance": "",
     "key": "",
     "note": "",
+    "right": "role:finance",
+    "of": "ann",
+    "basis": (Basis(person="mira", rev=1),),
 }
 """Another value for every field: a field that joins is tried out here, too."""
 

@@ -82,7 +82,8 @@ class AuditDesk:
         progress: Callable[[int], None] | None = None,
     ) -> AsyncIterator[Line]:
         """Say who decided what, a line each, in the order of the commits. No line has an argument
-        or an answer in it. `names` says what people are called, by their ids.
+        or an answer in it. `names` says what people are called, by their ids; otherwise
+        their records do.
         """
         asked = Asked(
             since=_ms(since),
@@ -90,7 +91,7 @@ class AuditDesk:
             run=None if run is None else look_up(read_run(run)),
             project=project,
         )
-        return lines(self._parts.store, asked, names, progress)
+        return lines(self._parts.store, asked, names, progress, self._parts.records)
 
     async def refused(
         self, *, project: str | None = None, after: int = 0, limit: int = 50

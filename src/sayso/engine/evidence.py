@@ -29,7 +29,8 @@ from sayso.domain.hold import (
     Withdrawn,
     hold_id,
 )
-from sayso.domain.value import Principal
+from sayso.domain.value import CLOCK, Principal
+from sayso.engine.people import Records
 from sayso.errors import UnknownRun
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
 from sayso.store.journal import decode
@@ -51,8 +52,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     call: str = ""
     tool: str = ""
     what: str
-    """In one word: approved, rejected, answered, errored, expired, withdrawn, edited, undone,
-    redacted or erased.
+    """In a word: approved, rejected, answered, errored, expired, withdrawn, voted, edited, undone,
+    escalated, reassigned, granted, redacted or erased.
     """
     meaning: str
     """In a sentence."""
@@ -60,6 +61,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """Who; `clock:clock` is nobody."""
     name: str = ""
     """What they are called, if that is known."""
+    right: str = ""
+    """By which of the approvers' names they were meant, if not by their own."""
+    of: str = ""
+    """Whom they stood in for."""
     channel: str = ""
     assurance: str = ""
     """How they were known to be that person."""
@@ -91,6 +96,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
 
 
+OnHold = (
+    e.HoldSettled
+    | e.HoldRevised
+    | e.DecisionUndone
+    | e.VoteCast
+    | e.VoteUndone
+    | e.HoldEscalated
+    | e.HoldReassigned
+    | e.GrantGiven
+)
+"""What happens to a hold and is somebody's doing, or time's."""
 FIELDS = Line.__struct_fields__
 
 
@@ -99,9 +115,10 @@ async def lines(
     asked: Asked,
     names: Mapping[str, str] | None = None,
     progress: Callable[[int], None] | None = None,
+    records: Records | None = None,
 ) -> AsyncIterator[Line]:
     """Give the lines that are asked for, in the order of the commits; `progress` hears after every
-    page which position was come to.
+    page which position was come to. What people are called is read from the `records`.
     """
     if asked.run is not None and await store.load(asked.run) is None:
         # No line would look as if nobody had decided anything.
@@ -115,6 +132,8 @@ async def lines(
         for entry in page:
             if _in_time(asked, entry):
                 line = await _line(store, entry, projects, names or {})
+                if line is not None and not line.name and records is not None:
+                    line = await _called(records, line)
                 if line is not None and asked.project in (None, line.project):
                     yield line
         if not page:
@@ -125,6 +144,13 @@ async def lines(
             progress(page[-1].position)
         # Reading blocks the loop, which others share.
         await asyncio.sleep(0)
+
+
+async def _called(records: Records, line: Line) -> Line:
+    """Add what a person is called now, as the project's records say."""
+    # The names of services, agents and the clock have a kind before them, and no record.
+    found = await records.look_up(line.project, line.by)
+    return line if found is None else msgspec.structs.replace(line, name=found[0].name)
 
 
 def cells(line: Line) -> list[str]:
@@ -154,7 +180,16 @@ async def _line(
 ) -> Line | None:
     event = decode(entry)
     match event:
-        case e.HoldSettled() | e.HoldRevised() | e.DecisionUndone():
+        case (
+            e.HoldSettled()
+            | e.HoldRevised()
+            | e.DecisionUndone()
+            | e.VoteCast()
+            | e.VoteUndone()
+            | e.HoldEscalated()
+            | e.HoldReassigned()
+            | e.GrantGiven()
+        ):
             found = await store.hold(entry.run_id, event.hold)
             # What another run settles, nobody has decided.
             return None if found is None else _of_hold(entry, event, found, names)
@@ -169,13 +204,13 @@ async def _line(
 
 def _of_hold(
     entry: Entry,
-    event: e.HoldSettled | e.HoldRevised | e.DecisionUndone,
+    event: OnHold,
     found: HoldFound,
     names: Mapping[str, str],
 ) -> Line:
     row = found.row
     opened = decode(found.opened)
-    version = row.version if isinstance(event, e.DecisionUndone) else event.version
+    version: int = getattr(event, "version", row.version)
     asked = row.digest if version == row.version else ""
     if isinstance(opened, e.HoldOpened) and version == opened.version:
         asked = opened.digest
@@ -196,11 +231,15 @@ def _of_hold(
         hash=entry.hash.hex(),
     )
     match event:
-        case e.HoldSettled(decision=decision):
+        case e.HoldSettled(decision=decision) | e.VoteCast(decision=decision):
+            vote = isinstance(event, e.VoteCast)
+            said = _meaning(decision, row.kind, row.tool)
             return msgspec.structs.replace(
                 line,
-                what=decision.word,
-                meaning=_meaning(decision, row.kind, row.tool),
+                what="voted" if vote else decision.word,
+                meaning=f"{said}, as one of several" if vote else said,
+                right=decision.right,
+                of=decision.of,
                 channel=decision.channel,
                 assurance=decision.assurance,
                 key=decision.key,
@@ -217,6 +256,18 @@ def _of_hold(
         case e.DecisionUndone(by=by):
             said = f"took back the decision on {row.tool}"
             what = "undone"
+        case e.VoteUndone(by=by, person=person, why=why):
+            said = f"the vote of {person} on {row.tool} counts no more{_because(why)}"
+            what = "undone"
+        case e.HoldEscalated(to=to):
+            said, by = f"{', '.join(to)} are asked about {row.tool} as well", CLOCK
+            what = "escalated"
+        case e.HoldReassigned(by=by, to=to, instead_of=instead_of, note=note):
+            said = f"handed {row.tool} over to {to} in place of {instead_of}{_because(note)}"
+            what = "reassigned"
+        case e.GrantGiven(grant=grant):
+            said = f"allows calls like that of {row.tool} until {iso(grant.until)}: {grant.id}"
+            what, by = "granted", grant.by
     return msgspec.structs.replace(line, what=what, meaning=said, by=str(by), name=_name(by, names))
 
 

@@ -254,13 +254,9 @@ class Gate:
         if tool is None:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
         args = transcript.args[row.ref]
-        asked_with = transcript.tool_versions[row.ref]
         before = transcript.operands.get(row.ref, ())
-        if row.digest == self._digest(run, row.version, tool, tool.version, args, pins=before):
-            upgraded = False
-        elif row.digest == self._digest(run, row.version, tool, asked_with, args, pins=before):
-            upgraded = True
-        else:
+        upgraded = self._is_upgraded(run, row, tool, transcript)
+        if upgraded is None:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
         policy = self.policy
         ruling = await self.rule(run, tool, args, checks, policy)
@@ -286,14 +282,13 @@ class Gate:
         if row.state is CallState.READY and not (repeats or upgraded or changed):
             found = await self._covered(run, tool, args, ruling, pins)
             if found is not None:
-                checked = await self._start(run, tool, row, args)
-                return replace(checked, basis=found.basis, found=found)
-        still = Still(why="what allowed it before does not any more")
+                start = await self._start(run, tool, row, args)
+                return replace(start, basis=found.basis, found=found)
+        still = Still(why="its rules, or the grant that covered it, were changed")
         if approved and signed:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
         if not still.why and not (upgraded or changed):
-            checked = await self._start(run, tool, row, args)
-            return replace(checked, basis=still.basis)
+            return replace(await self._start(run, tool, row, args), basis=still.basis)
         request = HoldRequest(
             ref=row.ref,
             ruling=ruling,
@@ -308,13 +303,24 @@ class Gate:
             asked = self._digest(run, row.version, tool, tool.version, args, pins=pins)
             refused = _refused_before(run, tool, asked)
             return Checked(request=None if refused else request, outcome=refused)
-        why = still.why
-        if upgraded or (changed and (before or approved)):
-            why = "its tool was changed" if upgraded else changed
+        seen = bool(changed) and bool(before or approved)
+        why = "its tool was changed" if upgraded else changed if seen else still.why
         why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
         # Silence is not signed: it would allow in vain, again and again.
         ruling = replace(ruling if signed else unsilenced(ruling), why=why)
         return Checked(request=replace(request, ruling=ruling))
+
+    def _is_upgraded(
+        self, run: Run, row: CallRow, tool: Tool, transcript: Transcript
+    ) -> bool | None:
+        """Tell whether a call was decided on with another version of its tool; None if it was not
+        decided on at all as it is.
+        """
+        args, pins = transcript.args[row.ref], transcript.operands.get(row.ref, ())
+        for version in (tool.version, transcript.tool_versions[row.ref]):
+            if row.digest == self._digest(run, row.version, tool, version, args, pins=pins):
+                return version != tool.version
+        return None
 
     def verified(self, run: Run, row: CallRow, transcript: Transcript) -> bool:
         """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
