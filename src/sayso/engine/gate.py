@@ -408,6 +408,9 @@ class Gate:
             # To run it again is a decision like the first one.
             quorum=found.quorum,
             not_requester=found.not_requester,
+            escalate_after_ms=found.escalate_after_ms,
+            escalate_to=found.escalate_to,
+            chain=found.chain,
             risk=tool.risk,
             title=title,
             editable=False,
