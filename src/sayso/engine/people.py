@@ -62,6 +62,9 @@ class Records:
         """Say what a principal may do in a project right now."""
         if by.kind != "person":
             return unrecorded(by)
+        if not by.id.isprintable():
+            # No record could be kept of it, and it may look like somebody else's.
+            raise NotAllowed(f"{by.id!r} is nobody: there is something in it that cannot be seen")
         found, via = await self.look_up(project, by.id), ""
         if found is None:
             if not await self.shelf.list(project, PERSON, limit=1):
@@ -77,7 +80,9 @@ class Records:
 
     async def acting(self, project: str, by: Principal) -> Principal:
         """Give the person whom an identity is of; everybody else as they are."""
-        if by.kind != "person" or await self.look_up(project, by.id) is not None:
+        if by.kind != "person" or not by.id.isprintable():
+            return by
+        if await self.look_up(project, by.id) is not None:
             return by
         linked = await self._linked(project, by.id)
         return by if linked is None else Principal(id=linked[0].id)
