@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         name="a hold that is decided can be decided again",
-        file="domain/settling.py",
+        file="domain/entitled.py",
         old="    if hold.decision is not None:\n        raise AlreadyDecided",
         new="    if False:\n        raise AlreadyDecided",
         test="domain/test_verbs.py::test_a_second_decision_is_told_what_stands",
@@ -22,9 +22,8 @@ MUTANTS = (
     Mutant(
         name="a decision is not bound to its time",
         file="domain/guard.py",
-        old="case e.HoldSettled(hold=n) | e.HoldRevised(hold=n):\n"
-        "            return [] if deadline is None else [Before(at=deadline, hold=n)]",
-        new="case e.HoldSettled() | e.HoldRevised():\n            return []",
+        old="            | e.HoldReassigned(hold=n)\n        ):\n            return [] if deadline is None else [Before(at=deadline, hold=n)]",
+        new="            | e.HoldReassigned(hold=n)\n        ):\n            return []",
         test="domain/test_guard.py::test_a_decision_must_be_committed_before_the_deadline",
     ),
     Mutant(
@@ -44,24 +43,23 @@ MUTANTS = (
     Mutant(
         name="the last millisecond counts twice",
         file="store/admit.py",
-        old="holds = at < condition.at if",
-        new="holds = at <= condition.at if",
+        old="holds = at < condition.at",
+        new="holds = at <= condition.at",
         test="store/test_contract.py::TestMemory::"
         "test_conditions_are_held_against_store_time_to_the_millisecond",
     ),
     Mutant(
         name="a late decision is taken because nobody has swept",
-        file="domain/settling.py",
+        file="domain/entitled.py",
         old="    if hold.deadline is not None and now >= hold.deadline:\n        raise HoldExpired",
         new="    if False:\n        raise HoldExpired",
         test="domain/test_verbs.py::test_a_late_decision_is_told_that_nobody_decided_in_time",
     ),
     Mutant(
         name="expiry is somebody's decision",
-        file="domain/settling.py",
-        old="verdict=Expired(silence=hold.on_silence),\n        by=CLOCK,",
-        new="verdict=Expired(silence=hold.on_silence),\n"
-        '        by=Principal(kind="person", id=hold.approvers[0].removeprefix("user:")),',
+        file="domain/entitled.py",
+        old="        by=CLOCK,",
+        new='        by=type(CLOCK)(kind="person", id=hold.approvers[0].removeprefix("user:")),',
         test="domain/test_verbs.py::test_silence_means_what_the_ruling_says",
     ),
     Mutant(
@@ -80,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         name="silence approves what is of high risk",
-        file="domain/policy.py",
+        file="domain/ruling.py",
         old='if highest not in ("low", "medium") and silence == "approve":',
         new='if highest not in RISKS and silence == "approve":',
         test="domain/test_policy.py::test_silence_never_approves_what_is_of_high_risk",
@@ -101,11 +99,9 @@ MUTANTS = (
     ),
     Mutant(
         name="whoever is first in the list is decided",
-        file="domain/settling.py",
-        old='    """Find a hold that this principal may decide now, or say why not."""\n'
-        "    hold = run.hold(n)",
-        new='    """Find a hold that this principal may decide now, or say why not."""\n'
-        "    hold = next(iter(run.holds), None)",
+        file="domain/entitled.py",
+        old="    hold = run.hold(n)\n",
+        new="    hold = next(iter(run.holds), None)\n",
         test="engine/test_planner.py::test_holds_in_two_items_are_decided_in_either_order",
     ),
     Mutant(
@@ -117,9 +113,9 @@ MUTANTS = (
     ),
     Mutant(
         name="anybody decides",
-        file="domain/settling.py",
-        old="if hold.child or not may_decide(hold.approvers, by, hold.kind):",
-        new="if hold.child:",
+        file="domain/entitled.py",
+        old="    right = by.right(hold.approvers)\n    if hold.child or right is None or not may_decide(hold.approvers, by, hold.kind):",
+        new="    right = by.right(hold.approvers) or by.rights[0]\n    if hold.child:",
         test="domain/test_verbs.py::test_whoever_may_not_decide_is_refused",
     ),
     Mutant(
@@ -132,8 +128,8 @@ MUTANTS = (
     Mutant(
         name="agents and services approve",
         file="domain/hold.py",
-        old='    if by.kind == "person":\n        return "anyone" in approvers',
-        new='    if by.kind:\n        return "anyone" in approvers',
+        old='if who.by.kind != "person" and (kind != "external" or who.by.kind != "service"):',
+        new="if False:",
         test="domain/test_hold.py::test_nobody_but_a_person_ever_decides",
     ),
     Mutant(
@@ -154,22 +150,22 @@ MUTANTS = (
     Mutant(
         name="the journal takes a decision on another version",
         file="domain/apply_holds.py",
-        old="if event.version != hold.version or decision.digest != hold.digest:",
-        new="if False:",
+        old='    if event.version != hold.version or decision.digest != hold.digest:\n        raise IllegalEvent("a decision binds',
+        new='    if False and decision.digest != hold.digest:\n        raise IllegalEvent("a decision binds',
         test="domain/test_lifecycle_hold.py::test_a_decision_binds_what_was_shown",
     ),
     Mutant(
         name="an edit needs nobody new",
-        file="engine/decide.py",
-        old="if not may_decide(resolve_approvers(edit.ruling, run.by), request.by):",
-        new="if False:",
+        file="domain/apply_holds.py",
+        old="        revised=run.seq,\n        approvers=event.approvers,",
+        new="        revised=run.seq,\n        approvers=hold.approvers,",
         test="engine/test_cycle.py::test_an_edit_that_needs_somebody_else_stays_open_for_them",
     ),
     Mutant(
         name="an edit is not ruled on",
-        file="engine/decide.py",
-        old="        if isinstance(ruling, Forbid):\n            raise NotAllowed",
-        new="        if False:\n            raise NotAllowed",
+        file="engine/edit.py",
+        old="    if isinstance(ruling, Forbid):\n        raise NotAllowed",
+        new="    if False:\n        raise NotAllowed",
         test="engine/test_cycle.py::test_an_edit_is_validated_and_may_be_forbidden",
     ),
     Mutant(

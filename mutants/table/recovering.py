@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         name="whoever lost a run does not say who must own it",
         file="engine/ledger.py",
-        old="if owned_by is not None and live.owner != owned_by:",
-        new="owned_by = None\n        if False:",
+        old="            owned_by=owned_by,\n",
+        new="            owned_by=None,\n",
         test="engine/test_takeover.py::"
         "test_a_model_that_fails_in_a_worker_that_was_taken_over_does_not_fail_the_run",
     ),
