@@ -37,6 +37,7 @@ from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
 from sayso.errors import NotAnswered, NotDone, SaysoError, StepFailed
+from sayso.store.doubt import DoubtView
 from sayso.store.views import CommandView, HoldView, RunView
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ __all__ = [
     "Decision",
     "Declined",
     "Delta",
+    "DoubtView",
     "Effect",
     "Failed",
     "Forbid",

@@ -252,6 +252,7 @@ class Sayso(_Bridged[_app.Sayso]):
     reassign = _bridge(_app.Sayso.reassign)
     undo = _bridge(_app.Sayso.undo)
     hold = _bridge(_app.Sayso.hold)
+    doubt = _bridge(_app.Sayso.doubt)
     holds = _bridge(_app.Sayso.holds)
     command = _bridge(_app.Sayso.command)
     gate = _bridge(_app.Sayso.gate)

@@ -6,7 +6,7 @@ import pytest
 from tests.cli.conftest import finish
 
 COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
-COMMANDS += [("policy", "test"), ("policy", "explain")]
+COMMANDS += [("doubt",), ("policy", "test"), ("policy", "explain")]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -24,7 +24,7 @@ def test_help_lists_the_commands(run_cli):
 
     listed = shown.partition("Commands:\n")[2]
     found = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
-    assert found == ["adopt", "audit", "demo", "export", "policy", "show"]
+    assert found == ["adopt", "audit", "demo", "doubt", "export", "policy", "show"]
 
 
 def test_the_version_is_the_one_installed(run_cli):

@@ -347,7 +347,16 @@ def void_attempt(run: Run, ref: str, *, attempt: int, why: str) -> list[e.Event]
 
 
 def doubt_call(
-    run: Run, ref: str, *, attempt: int, why: str, ruling: Require, now: int, probe: str = ""
+    run: Run,
+    ref: str,
+    *,
+    attempt: int,
+    why: str,
+    ruling: Require,
+    now: int,
+    probe: str = "",
+    may_live: bool = False,
+    elsewhere: bool = False,
 ) -> list[e.Event]:
     """Say that nobody knows whether an attempt had its effect, and ask a person."""
     row = _under_way(run, ref, attempt)
@@ -357,7 +366,15 @@ def doubt_call(
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
     # Where a body was in the middle of a step, it is the step that may have happened.
     step = row.step if row.stepping else 0
-    ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe, step=step)
+    ask = InDoubt(
+        attempt=attempt,
+        worker=row.worker,
+        why=why,
+        probe=probe,
+        step=step,
+        may_live=may_live,
+        elsewhere=elsewhere,
+    )
     request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=ask)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events

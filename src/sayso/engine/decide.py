@@ -47,6 +47,7 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.engine.voters import (
     Standing,
+    check_over,
     escalate,
     lapse,
     records_moved,
@@ -96,6 +97,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """How far a yes goes beyond the call that it is for."""
     signed_in: bool = False
     """Whether whoever decides has signed in where the hold asks them to."""
+    even_if_alive: bool = False
+    """Whether a call in doubt is run again although the attempt before may still be under way."""
 
     @property
     def edits(self) -> bool:
@@ -321,6 +324,7 @@ class Decider:
             str(request.by),
             request.digest or "",
             verdict,
+            *(["even_if_alive"] if request.even_if_alive else []),
         )
 
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
@@ -363,8 +367,11 @@ class Decider:
                 whole=request.whole,
                 alone=one.alone,
                 basis=standing.basis.get(n, ()),
+                even_if_alive=request.even_if_alive,
             )
         )
+        if isinstance(verdict, Approved) and not request.even_if_alive:
+            check_over(open_now, n, standing)
         if not request.signed_in:
             _check_sign_in(open_now, n, verdict)
         return draft.events
