@@ -31,6 +31,7 @@ from sayso.domain.ruling import (
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
+from sayso.engine.courier import DeadNotice, Notice
 from sayso.engine.feed import Delta
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
@@ -57,6 +58,7 @@ __all__ = [
     "CallFacts",
     "CommandView",
     "Context",
+    "DeadNotice",
     "Decision",
     "Declined",
     "Delta",
@@ -75,6 +77,7 @@ __all__ = [
     "NotAnswered",
     "NotDone",
     "NotHappened",
+    "Notice",
     "OAuthProvider",
     "Option",
     "Outcome",

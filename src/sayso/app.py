@@ -340,6 +340,10 @@ class Sayso(Wired):
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
 
     async def sweep(self) -> int:
-        """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
+        """Do what is due right now rather than at the sweeper's next look, notices included; for
+        tests and cron. Say how many runs were touched.
+        """
         parts = self._open_parts
-        return await (self._sweeper or Sweeper(parts)).sweep()
+        touched = await (self._sweeper or Sweeper(parts)).sweep()
+        await self.notices.deliver()
+        return touched
