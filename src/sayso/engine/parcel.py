@@ -7,7 +7,7 @@ Rule 2: a parcel holds ids and times. What is shown of a hold is read when it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -15,9 +15,7 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.hold import Hold, hold_id
 from sayso.domain.run import Run
-from sayso.errors import BadValue
 from sayso.store.base import NewParcel
-from sayso.store.outbox import check_parcel_name
 from sayso.store.rows import Step
 
 Kind = Literal["asked", "escalated", "reminder"]
@@ -61,7 +59,7 @@ def parcels_of(
         put += [_parcel("escalated", after, now[n], at, due_at=at) for n in risen & now.keys()]
     for n in was.keys() - now.keys():
         gone += _all_of(after, was[n], notices=notices)
-    return (tuple(put), tuple(gone)) if _has_name(after, put, gone) else ((), ())
+    return tuple(put), tuple(gone)
 
 
 def parcel_id(kind: Kind, run_id: str, n: int) -> str:
@@ -135,13 +133,3 @@ def _time(event: e.Event) -> int:
             return decision.at
         case _:
             return getattr(event, "at", 0)
-
-
-def _has_name(run: Run, put: Iterable[NewParcel], gone: Iterable[str]) -> bool:
-    """Tell whether the outbox could keep them: nobody goes unasked because nobody can be told."""
-    try:
-        for name in (*(one.id for one in put), *gone):
-            check_parcel_name(run.project, name)
-    except BadValue:
-        return False
-    return True
