@@ -169,9 +169,11 @@ async def test_a_body_that_ignores_its_timeout_may_be_alive(place: Place) -> Non
             except asyncio.CancelledError:
                 continue
 
-    async with timed_out(place, stubborn) as (app, doubt):
-        with pytest.raises(WorkerMayLive, match="is alive"):
-            await app.decide(doubt, approve(), by="mira")
+    try:
+        async with timed_out(place, stubborn) as (app, doubt):
+            with pytest.raises(WorkerMayLive, match="is alive"):
+                await app.decide(doubt, approve(), by="mira")
+    finally:
         end.set()
 
 
