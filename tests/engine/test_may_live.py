@@ -15,7 +15,21 @@ from typing import Any
 
 import pytest
 
-from sayso import Bounds, Context, HoldView, Sayso, answer, approve, fail, reject, tool
+from sayso import (
+    Bounds,
+    Context,
+    HoldView,
+    Principal,
+    Sayso,
+    answer,
+    approve,
+    fail,
+    reject,
+    tool,
+)
+from sayso.domain.hold import InDoubt
+from sayso.domain.people import unrecorded
+from sayso.engine.voters import Standing, check_over
 from sayso.errors import AlreadyDecided, KeyReused, WorkerMayLive, WrongVerdict
 from sayso.store.base import Store
 from sayso.store.sqlite import SqliteStore
@@ -89,6 +103,8 @@ async def test_a_worker_that_was_killed_at_once_is_dead(file_place: Place) -> No
         view = await app.doubt(doubt)
         assert (view.proof, view.may_live) == ("dead", False)
         assert view.life.over
+        assert isinstance(doubt.ask, InDoubt)
+        assert not doubt.ask.may_live
 
         await app.decide(doubt, approve(), by="mira")
 
@@ -137,6 +153,16 @@ async def test_a_key_is_of_one_word_on_it(place: Place) -> None:
 
         with pytest.raises((KeyReused, AlreadyDecided)):
             await app.decide(doubt, approve(), by="mira", key="k")
+
+
+async def test_a_doubt_that_nobody_has_looked_into_is_taken_for_alive(place: Place) -> None:
+    async with silent(place) as (app, doubt, _):
+        run = await app._open_parts.ledger.load(doubt.run_id)
+        nobody = Standing(who=unrecorded(Principal(id="mira")), lapsed={}, basis={}, living={})
+
+        with pytest.raises(WorkerMayLive, match="only just now"):
+            check_over(run, 1, nobody)
+        await app.decide(doubt, reject("leave it"), by="mira")
 
 
 async def test_it_is_said_of_nothing_else(place: Place) -> None:

@@ -146,6 +146,43 @@ async def test_nobody_is_reminded_of_what_is_not_asked_any_more(place: Place, ho
         assert told.of("reminder") == []
 
 
+async def test_nobody_is_told_of_what_another_process_has_settled(place: Place) -> None:
+    told = Told()
+    async with asked(place, told) as (app, hold), place.app(work=False) as desk:
+        await desk.decide(hold, reject("no"), by="mira")
+
+        # A process that tells nobody knows of no notices but reminders.
+        assert await app.store.outbox.next_due() is not None
+        await app.sweep()
+        assert told.notices == []
+        assert await app.store.outbox.next_due() is None
+
+
+async def test_nobody_is_reminded_of_what_is_about_to_expire(place: Place) -> None:
+    told = Told()
+    async with asked(place, told, policy=rule(within="90m")) as (app, _):
+        await app.notices.deliver()
+        place.clock.advance("2h")
+        await app.notices.deliver()
+
+        assert told.kinds == ["asked"]
+        assert await app.store.outbox.next_due() == place.clock.now() + 60_000
+
+
+async def test_a_rule_that_reminds_no_more_ends_the_reminders(place: Place) -> None:
+    def check(facts: Any) -> Any:
+        few = facts.args["amount"] > 10
+        return Require(
+            approvers=(user("boss" if few else "mira"),), remind_every_ms=None if few else HOUR
+        )
+
+    async with asked(place, None, policy=None, check_for_intervention=check) as (app, hold):
+        assert await app.store.outbox.next_due() is not None
+        await app.decide(hold, approve(args={"amount": 50}), by="mira")
+
+        assert await app.store.outbox.next_due() is None
+
+
 async def test_a_decision_that_was_taken_back_is_reminded_of_again(place: Place) -> None:
     told = Told()
     async with asked(place, told) as (app, hold):
@@ -255,6 +292,18 @@ async def test_a_notice_that_is_always_refused_is_given_up_and_can_be_revived(pl
         await app.sweep()
         assert told.kinds == ["asked"]
         assert await app.notices.dead() == []
+
+
+async def test_a_notice_whose_couriers_always_die_is_given_up(place: Place) -> None:
+    told = Told()
+    async with asked(place, told, policy=rule(remind_every=None)) as (app, _):
+        for _ in range(10):
+            assert len(await app.store.outbox.take(limit=9, lease_ms=1)) == 1
+            place.clock.advance(1)
+        await app.sweep()
+
+        assert told.notices == []
+        assert [one.error for one in await app.notices.dead()] == ["its couriers died"]
 
 
 async def test_a_dead_notice_goes_with_its_hold(place: Place) -> None:
