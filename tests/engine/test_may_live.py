@@ -30,7 +30,7 @@ from sayso import (
 from sayso.domain.hold import InDoubt
 from sayso.domain.people import unrecorded
 from sayso.engine.voters import Standing, check_over
-from sayso.errors import AlreadyDecided, KeyReused, WorkerMayLive, WrongVerdict
+from sayso.errors import AlreadyDecided, BadValue, KeyReused, WorkerMayLive, WrongVerdict
 from sayso.store.base import Store
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import call, say
@@ -162,6 +162,16 @@ async def test_a_doubt_that_nobody_has_looked_into_is_taken_for_alive(place: Pla
 
         with pytest.raises(WorkerMayLive, match="only just now"):
             check_over(run, 1, nobody)
+        await app.decide(doubt, reject("leave it"), by="mira")
+
+
+@pytest.mark.parametrize("word", ["yes", 1, None])
+async def test_it_is_said_by_true_and_by_nothing_like_it(place: Place, word: Any) -> None:
+    async with silent(place) as (app, doubt, _):
+        with pytest.raises(BadValue, match="even_if_alive"):
+            await app.decide(doubt, approve(), by="mira", even_if_alive=word)
+
+        assert (await app.hold(doubt.id)).status == "open"
         await app.decide(doubt, reject("leave it"), by="mira")
 
 

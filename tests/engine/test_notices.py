@@ -516,9 +516,13 @@ async def test_a_child_run_is_nobodys_to_be_reminded_of(place: Place) -> None:
     async with place.app(boss, clerk, notify=told, policy=rule(), bounds=courier_sleeps()) as app:
         run = await app.start("boss", "Go", by="mira")
         await run.wait(held=True, timeout=20)
+        holds = await app.store.holds(HoldQuery())
+        parcels = await app.store.outbox.take(limit=9, lease_ms=1)
+        assert {one.run_id for one in parcels} == {one.row.run_id for one in holds}
+        assert run.id not in {one.run_id for one in parcels}
+        place.clock.advance(1)
         await app.sweep()
 
-        holds = await app.store.holds(HoldQuery())
         assert [one.hold.tool for one in told.notices] == ["pay"] == [one.row.tool for one in holds]
 
 

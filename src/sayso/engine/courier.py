@@ -86,6 +86,7 @@ class Courier:
         self._outbox = parts.store.outbox
         self._notify = notify
         self._task: asyncio.Task[None] | None = None
+        self._taking = asyncio.Lock()
         self._busy: set[asyncio.Task[None]] = set()
         self._stuck: list[Begun[Any]] = []
         """What did not end in time, and may go on for ever: each takes up a place until it ends."""
@@ -138,15 +139,16 @@ class Courier:
 
     async def _round(self) -> int:
         """Take as many parcels as there is room for; say how many were taken."""
-        self._stuck = [one for one in self._stuck if not one.ended]
-        if self._room <= 0:
-            return 0
-        taken = await self._outbox.take(limit=self._room, lease_ms=TAKEN_MS)
-        for parcel in taken:
-            task = asyncio.create_task(self._carry(parcel), name=f"sayso-{parcel.id}")
-            self._busy.add(task)
-            task.add_done_callback(self._busy.discard)
-        return len(taken)
+        async with self._taking:
+            self._stuck = [one for one in self._stuck if not one.ended]
+            if self._room <= 0:
+                return 0
+            taken = await self._outbox.take(limit=self._room, lease_ms=TAKEN_MS)
+            for parcel in taken:
+                task = asyncio.create_task(self._carry(parcel), name=f"sayso-{parcel.id}")
+                self._busy.add(task)
+                task.add_done_callback(self._busy.discard)
+            return len(taken)
 
     async def _carry(self, parcel: Parcel) -> None:
         try:

@@ -471,6 +471,8 @@ def _check(request: Decide) -> None:
         check_text(verdict.message, "the message", REASON_MAX)
     if not 0 <= request.undo_ms <= UNDO_MAX_MS:
         raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
+    if type(request.even_if_alive) is not bool:
+        raise BadValue(f"even_if_alive is True or False, not {request.even_if_alive!r}")
     check_text(request.note, "the note", REASON_MAX)
     check_text(request.channel, "the channel", KEY_MAX)
     if request.digest is not None:
