@@ -412,10 +412,17 @@ async def test_the_courier_delivers_by_itself_and_a_function_may_block(place: Pl
         run = await app.start("teller", "Pay", by="mira")
         await held(run)
         await until(lambda: told, "the notice")
+        due = place.clock.now() + HOUR
+        # Or it would be taken for lost, and come again.
+        await until(lambda: _is_due(app, due), "the end of the delivery")
         place.clock.advance(HOUR)
         await until(lambda: len(told) == 2, "the reminder")
 
         assert [one.kind for one in told] == ["asked", "reminder"]
+
+
+async def _is_due(app: Sayso, at: int) -> bool:
+    return await app.store.outbox.next_due() == at
 
 
 async def test_a_notify_that_fails_or_hangs_is_nothing_to_a_run(
