@@ -38,6 +38,7 @@ from sayso.given import (
 )
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
+from sayso.store.doubt import DoubtView, read_doubt
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
 
@@ -107,6 +108,7 @@ class Sayso(Wired):
         note: str = "",
         channel: str = "library",
         always: Always | None = None,
+        even_if_alive: bool = False,
     ) -> HoldView:
         """Decide a hold: `approve()`, `approve(args={...})`, `reject("why")`, `answer(value)`,
         `fail("why")`. Durable when this returns.
@@ -114,7 +116,8 @@ class Sayso(Wired):
         The first decision stands: `AlreadyDecided` carries it. A hold view brings the digest of
         what was shown; an id alone decides only what was never edited. With `key` a retry gets the
         same answer. With `undo` the decision can be taken back for that long, and counts after.
-        With `always` a yes goes for later calls like this one, too.
+        With `always` a yes goes for later calls like this one, too. A call in doubt whose worker
+        may still be alive is run again only with `even_if_alive=True`: else `WorkerMayLive`.
         """
         if isinstance(hold, HoldView):
             digest = digest or hold.digest
@@ -129,6 +132,7 @@ class Sayso(Wired):
             channel=channel,
             always=always,
             shown=_shown(hold) if isinstance(hold, HoldView) else None,
+            even_if_alive=even_if_alive,
         )
         decision = await self._open_desk.decide(name, request)
         if decision is None or not isinstance(hold, HoldView) or request.edits:
@@ -177,6 +181,10 @@ class Sayso(Wired):
         """Look at one hold, open or settled."""
         name = read_hold(hold)
         return await self.run(run_of(name)).hold(name)
+
+    async def doubt(self, hold: str | HoldView) -> DoubtView:
+        """Look at a call in doubt: all that is known of it, and what can be said."""
+        return await read_doubt(self._open_parts.store, read_hold(hold))
 
     async def holds(
         self,
@@ -368,9 +376,13 @@ class Sayso(Wired):
         )
 
     async def sweep(self) -> int:
-        """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
+        """Do what is due right now rather than at the sweeper's next look, notices included; for
+        tests and cron. Say how many runs were touched.
+        """
         parts = self._open_parts
-        return await (self._sweeper or Sweeper(parts)).sweep()
+        touched = await (self._sweeper or Sweeper(parts)).sweep()
+        await self.notices.deliver()
+        return touched
 
 
 def _shown(hold: HoldView) -> Shown:

@@ -101,6 +101,10 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         ladder=_ladder(run, event.ruling, event.at),
         start_by_ms=event.ruling.start_by_ms,
         silent_answer=_silent_answer(event),
+        attempt=ask.attempt if isinstance(ask, InDoubt) else 0,
+        may_live=isinstance(ask, InDoubt) and ask.may_live,
+        worker=ask.worker if isinstance(ask, InDoubt) and not ask.elsewhere else "",
+        remind_every_ms=event.ruling.remind_every_ms,
     )
     if hold.on_silence == "answer" and not hold.silent_answer:
         raise IllegalEvent("silence answers only a question that has a default")
@@ -149,6 +153,7 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
         ladder=_ladder(run, event.ruling, hold.opened_at),
         start_by_ms=event.ruling.start_by_ms,
         editor=event.by.id,
+        remind_every_ms=event.ruling.remind_every_ms,
     )
     return with_hold(with_call(run, row), hold)
 
@@ -251,8 +256,21 @@ def decision_undone(run: Run, event: e.DecisionUndone) -> Run:
     return with_hold(run, replace(hold, decision=None))
 
 
+def late_result(run: Run, event: e.LateResult) -> Run:
+    """Know that an attempt is over. Nothing else follows: it does not count any more."""
+    for hold in run.holds_of(event.call):
+        if hold.may_live and hold.attempt == event.attempt:
+            run = with_hold(run, replace(hold, may_live=False))
+    return run
+
+
 def run_adopted(run: Run, event: e.RunAdopted) -> Run:
-    """Let silence no longer approve what was asked elsewhere: it may have approved it there."""
+    """Let silence no longer approve what was asked elsewhere: it may have approved it there. What
+    became of a worker there cannot be seen from here.
+    """
+    for hold in run.holds:
+        if hold.worker:
+            run = with_hold(run, replace(hold, worker=""))
     for n in event.silenced:
         hold = run.hold(n)
         if hold is None or hold.on_silence != "approve":

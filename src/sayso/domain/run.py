@@ -14,7 +14,7 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
-FOLD = 3
+FOLD = 4
 """The number of this shape. A row with another number is folded anew from its journal."""
 
 

@@ -51,6 +51,7 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.engine.voters import (
     Standing,
+    check_over,
     escalate,
     lapse,
     records_moved,
@@ -101,6 +102,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """Whether whoever decides has signed in where the hold asks them to."""
     shown: Shown | None = None
     """What was shown, if whoever asks has it at hand."""
+    even_if_alive: bool = False
+    """Whether a call in doubt is run again although the attempt before may still be under way."""
 
     @property
     def edits(self) -> bool:
@@ -312,6 +315,7 @@ class Decider:
             str(request.by),
             request.digest or "",
             verdict,
+            *(["even_if_alive"] if request.even_if_alive else []),
         )
 
     async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:
@@ -364,8 +368,11 @@ class Decider:
                 whole=request.whole,
                 alone=one.alone,
                 basis=standing.basis.get(n, ()),
+                even_if_alive=request.even_if_alive,
             )
         )
+        if isinstance(verdict, Approved) and not request.even_if_alive:
+            check_over(open_now, n, standing)
         if not request.signed_in:
             _check_sign_in(open_now, n, verdict)
         return draft.events
@@ -465,6 +472,8 @@ def _check(request: Decide) -> None:
         check_text(verdict.message, "the message", REASON_MAX)
     if not 0 <= request.undo_ms <= UNDO_MAX_MS:
         raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
+    if type(request.even_if_alive) is not bool:
+        raise BadValue(f"even_if_alive is True or False, not {request.even_if_alive!r}")
     check_text(request.note, "the note", REASON_MAX)
     check_text(request.channel, "the channel", KEY_MAX)
     if request.digest is not None:

@@ -11,11 +11,13 @@ from sayso.domain import events as e
 from sayso.domain import settling
 from sayso.domain.entitled import entitled
 from sayso.domain.guard import ItemAt
+from sayso.domain.hold import hold_id
 from sayso.domain.people import Authority, Basis
 from sayso.domain.run import Run
 from sayso.domain.value import SAYSO, Principal
 from sayso.engine.parts import Parts
-from sayso.errors import ConditionFailed, NotAllowed
+from sayso.errors import ConditionFailed, NotAllowed, WorkerMayLive
+from sayso.store.doubt import life_of, may_live_still
 
 TRIES_MAX = 20
 """How often a decision is tried while people's records change."""
@@ -31,6 +33,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """By hold, those whose vote does not count any more."""
     basis: dict[int, tuple[Basis, ...]]
     """By hold, the records by which the others' still does."""
+    living: dict[int, str]
+    """By hold of a call in doubt that may still be under way: why it cannot be run again now."""
 
 
 async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principal) -> Standing:
@@ -39,8 +43,11 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
     records = parts.records
     lapsed: dict[int, list[str]] = {}
     basis: dict[int, tuple[Basis, ...]] = {}
+    living: dict[int, str] = {}
     for n in ns:
         hold = run.hold(n)
+        if hold is not None and hold.may_live:
+            living[n] = may_live_still(hold.worker, await life_of(parts.store, hold.worker))
         for vote in () if hold is None else hold.votes:
             voter = await records.authority(run.project, vote.by)
             try:
@@ -49,7 +56,21 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
             except NotAllowed:
                 lapsed.setdefault(n, []).append(vote.by.id)
     who = await records.authority(run.project, by)
-    return Standing(who=who, lapsed=lapsed, basis=basis)
+    return Standing(who=who, lapsed=lapsed, basis=basis, living=living)
+
+
+def check_over(run: Run, n: int, standing: Standing) -> None:
+    """Refuse to run a call again whose attempt before may still be under way. Fencing protects the
+    journal from a worker that comes back, and nothing outside.
+    """
+    hold = run.hold(n)
+    if hold is None or not hold.may_live:
+        return
+    # One that was asked about only since then was not looked at.
+    why = standing.living.get(n, "it was given up only just now: look at it again")
+    if why:
+        name = hold_id(run.id, n)
+        raise WorkerMayLive(f"{name!r} cannot be run again now: {why}", worker=hold.worker)
 
 
 def records_moved(error: BaseException) -> bool:
