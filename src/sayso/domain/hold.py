@@ -243,10 +243,10 @@ class Hold(Row, frozen=True, kw_only=True):
     ladder: tuple[Rung, ...] = ()
     """Who is asked as well as time goes by."""
     start_by_ms: int | None = None
-    editor: str = ""
-    """Who made it what it is now."""
     silent_answer: str = ""
     """What silence answers, as JSON."""
+    handed: tuple[tuple[str, str], ...] = ()
+    """Who is asked in place of whom who was asked first."""
 
     @property
     def status(self) -> HoldStatus:

@@ -89,8 +89,6 @@ class Transcript:
         """What people last decided on whether each call may start."""
         self.approvals: dict[str, list[Decision]] = {}
         """All that let each call start when it was last decided: the votes, and the last word."""
-        self.editors: dict[str, str] = {}
-        """Who last edited the arguments of each call."""
         self.handed: dict[str, dict[str, str]] = {}
         """Who was asked about each call in place of whom."""
         self.approvers: dict[str, tuple[str, ...]] = {}
@@ -240,7 +238,6 @@ class Transcript:
             case e.HoldRevised():
                 self.args[opened.call] = bytes(event.args)
                 self.approvers[opened.call] = event.approvers
-                self.editors[opened.call] = event.by.id
                 self._votes.pop(event.hold, None)
             case e.HoldSettled() if opened.then == "continue":
                 place = self._place(opened.call, opened.step)

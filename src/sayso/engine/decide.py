@@ -47,6 +47,7 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.engine.voters import (
     Standing,
+    check_votes,
     escalate,
     lapse,
     records_moved,
@@ -56,6 +57,7 @@ from sayso.engine.voters import (
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
+    CannotUndo,
     ConditionFailed,
     HoldExpired,
     KeyReused,
@@ -148,6 +150,11 @@ class Decider:
                 await self._parts.ledger.write(run_id, verb)
             except UnknownHold:
                 raise what_stands(await self._found(run_id, n), who) from None
+            except ConditionFailed as error:
+                if records_moved(error):
+                    raise
+                await self._expire(run_id)
+                raise await self._why_not(run_id, [n], who) from None
 
         await while_records_move(attempt)
         return await self._found(run_id, n)
@@ -178,9 +185,16 @@ class Decider:
         """Take back one's own decision before it is effective."""
         run_id, n = _place("hold", hold)
         project = (await self._found(run_id, n)).project
-        who = await self._parts.records.acting(project, by)
+        who = await self._parts.records.authority(project, by)
+        if not who.active:
+            raise NotAllowed(f"{who.by} may not take anything back: they are no longer active")
         now = self._parts.store.now()
-        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=who, now=now))
+        try:
+            await self._parts.ledger.write(
+                run_id, lambda run: settling.undo(run, n, by=who.by, now=now)
+            )
+        except ConditionFailed:
+            raise CannotUndo from None  # It has become effective meanwhile.
         return await self._found(run_id, n)
 
     async def _settle(
@@ -244,6 +258,8 @@ class Decider:
             return Giving()
         if len(ns) != 1 or not isinstance(request.verdict, Approved):
             raise WrongVerdict("always= goes with approve() of one hold")
+        if request.undo_ms:
+            raise WrongVerdict("a grant counts at once, and is revoked: leave out undo=")
         found = hold_view(await self._found(run_id, ns[0]))
         args = found.args_json.encode() if edit is None else edit.args
         ruling = found.ruling if edit is None else edit.ruling
@@ -326,6 +342,7 @@ class Decider:
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()
         n, verdict, edit, who = one.n, one.verdict, one.edit, standing.who
+        check_votes(run, n, standing)
         draft = Draft(run)
         draft.add(*escalate(run, n, now))
         draft.add(*lapse(run, n, standing.lapsed.get(n, ()), now))

@@ -93,11 +93,14 @@ class Grants:
         where = self._project if project is None else project
         name = grant.id if isinstance(grant, Grant) else grant
         person = Principal(id=by) if isinstance(by, str) else by
-        who = await self._records.authority(where, person)
+        if not isinstance(person, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue(f"{by!r} is nobody: `by` is a person's id or a Principal")
         for _ in range(TRIES_MAX):
+            who = await self._records.authority(where, person)
             item = await self._find_item(where, name)
             found = _read(item)
-            if not who.active or not (who.by == found.by or who.right([OPERATOR])):
+            mine = who.by == found.by or (found.by.kind == "person" and found.by.id in who.also)
+            if not who.active or not (mine or who.right([OPERATOR])):
                 raise NotAllowed(f"only {found.by} or an operator may revoke {name!r}")
             if found.revoked is not None:
                 return found
