@@ -438,3 +438,27 @@ async def test_a_doubt_is_looked_into_by_as_many_as_the_call_needs(place: Place)
         assert (await app.decide(doubt, approve(), by="ann")).status == "open"
         await app.decide(doubt, fail("nobody knows"), by="bob")
         assert outcomes(await completed(run)) == ["Unknown"]
+
+
+async def test_what_is_decided_together_is_voted_on_and_taken_back_together(place: Place) -> None:
+    policy = rules(approvers=[user("ann"), user("bob")], quorum=2, resolve="together")
+    script = [[call("pay", {"amount": 1}), call("pay", {"amount": 2})], say("Paid.")]
+    async with place.app(payer(place, script), policy=policy) as app:
+        view = await suspended(run := await app.start("teller", "Pay", by="mira"))
+        request = view.holds[0].request_id
+        await app.resume(request, approve(), by="ann")
+        await app.undo(view.holds[1], by="ann")
+        assert [one.votes for one in await app.holds()] == [(), ()]
+        for name in ("ann", "bob"):
+            await app.resume(request, approve(), by=name)
+        await completed(run)
+    assert len(place.world.effects()) == 2
+
+
+async def test_who_is_shut_out_is_shown_nothing(place: Place) -> None:
+    async with place.app(payer(place, approval=True)) as app:
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        assert [one.id for one in await app.holds(by="mira")] == [hold.id]
+        await app.people.put("mira", active=False)
+        for status in ("open", "any", "settled"):
+            assert not (await app.holds(by="mira", status=status)).items

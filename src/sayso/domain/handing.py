@@ -23,10 +23,10 @@ def reassign(
     """Let somebody else decide in one's place."""
     hold, right = _handed(run, n, by, now)
     name = hold_id(run.id, n)
+    if hold.kind in SIGN_INS:
+        raise WrongVerdict(f"{name!r} asks for a sign-in, and nobody signs in for somebody else")
     if hold.together:
         raise WrongVerdict(f"{name!r} is decided with others, and handed over with none")
-    if hold.kind in SIGN_INS:
-        raise WrongVerdict(f"{name!r} asks for a sign-in: nobody signs in for somebody else")
     # Whom nobody knows would never decide it, and whoever took that name could.
     if to.by.kind != "person" or not to.active or to.right([anyone]) is None:
         raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: no person who may decide")

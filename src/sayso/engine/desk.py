@@ -240,8 +240,7 @@ class Desk:
             if key is None or not await is_retry(self._parts.store, key):
                 raise
             return await self._commanded(run_id, request.key or "")
-        received = next(one for one in written.events if isinstance(one, e.CommandReceived))
-        return received.call.ref
+        return next(one.call.ref for one in written.events if isinstance(one, e.CommandReceived))
 
     async def _commanded(self, run_id: str, key: str) -> str:
         for entry in await read_journal(self._parts.store, run_id):
