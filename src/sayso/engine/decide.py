@@ -150,7 +150,7 @@ class Decider:
                 await self._parts.ledger.write(run_id, verb)
             except UnknownHold:
                 raise what_stands(await self._found(run_id, n), who) from None
-            except ConditionFailed as error:
+            except (HoldExpired, ConditionFailed) as error:
                 if records_moved(error):
                     raise
                 await self._expire(run_id)
