@@ -10,9 +10,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from sayso import Agent, Always, Context, Policy, Rule, Sayso, approve, reject, role, tool
+from sayso import Agent, Always, Context, Policy, Rule, Sayso, approve, errors, reject, role, tool
+from sayso.domain import codec
 from sayso.domain.people import PERSON
 from sayso.errors import (
     AlreadyDecided,
@@ -111,6 +113,7 @@ class Race:
         self.acts = chance.sample(ACTS, chance.randint(2, 6))
         self.told: dict[str, Any] = {}
         self.hold: Any = None
+        self.run: Any = None
 
     def who(self, name: str) -> str:
         return "lea" if name == "lea" else f"{name}{self.n}"
@@ -278,6 +281,40 @@ class Race:
         found["expired"] = int(word == "expired")
         found["asked again"] = int(asked_again)
         return found
+
+
+async def take_part(app: Sayso, jobs: list[list[Any]], chance: random.Random) -> dict[str, Any]:
+    """Do some things of some races in a process of its own; give all that was said, as JSON."""
+    records = Records(app)
+    races: dict[int, Race] = {}
+    for n, run, hold, _ in jobs:
+        races[n] = race = races.get(n) or Race(app, records, n, chance)
+        race.run, race.hold = app.run(run), await app.hold(hold)
+
+    async def release(n: int, act: str) -> None:
+        await asyncio.sleep(chance.random() / 20)
+        await races[n].do(act)
+
+    def say_of(told: Any) -> list[Any]:
+        decision = getattr(told, "decision", None)
+        word = type(told).__name__ if isinstance(told, Refused) else ""
+        return [word, None if decision is None else codec.encode_decision(decision).decode()]
+
+    await asyncio.gather(*(release(n, act) for n, _, _, act in jobs))
+    return {
+        "told": [
+            [n, act, *say_of(told)] for n, one in races.items() for act, told in one.told.items()
+        ],
+        "versions": [[*key, *value] for key, value in records.versions.items()],
+    }
+
+
+def heard(word: str, decision: str | None) -> Any:
+    """Read what was said to somebody in another process."""
+    found = None if decision is None else codec.decode_decision(decision.encode())
+    if word:
+        return getattr(errors, word)(**({} if found is None else {"decision": found}))
+    return SimpleNamespace(decision=found)
 
 
 class GrantRace:
