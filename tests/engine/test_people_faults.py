@@ -26,10 +26,12 @@ from sayso import (
     user,
 )
 from sayso.agents.oauth_provider import OAuthProvider
+from sayso.engine import grants
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
     CannotUndo,
+    ConditionFailed,
     HoldExpired,
     NotAllowed,
     WrongVerdict,
@@ -268,6 +270,19 @@ async def test_nothing_is_handed_over_to_somebody_unknown_or_shut_out(place: Pla
         assert "hold.reassigned" not in await types(app, run)
 
 
+async def test_nothing_is_handed_over_to_who_asked_for_it(place: Place) -> None:
+    policy = Policy(Rule("pay", approvers=[role("finance")], not_requester=True))
+    async with place.app(payer(place), policy=policy) as app:
+        await staff(app, "ann", "mira", "sam")
+        await app.people.put("mira", identities=["mail:mira"])
+        await app.people.stand_in("sam", of="mira", until="1d")
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+
+        for name in ("mira", "mail:mira", "sam"):
+            with pytest.raises(NotAllowed):
+                await app.reassign(hold, to=name, by="ann")
+
+
 # Records that move at the worst moment.
 
 
@@ -302,14 +317,58 @@ async def test_a_role_lost_before_the_commit_is_lost(place: Place) -> None:
         assert (await app.hold(hold)).status == "open"
 
 
+async def test_a_vote_before_the_last_one_is_lost_with_its_role_up_to_the_commit(
+    place: Place,
+) -> None:
+    async with Office(place, TWO) as office:
+        app, aside = office.app, office.aside
+        await staff(app, "ann", "bob")
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        await app.decide(hold, approve(), by="ann")
+        office.before("hold.settled", lambda: aside.people.put("ann", roles=[]))
+
+        voted = await app.decide(hold, approve(), by="bob")
+
+        assert (voted.status, [one.by.id for one in voted.votes]) == ("open", ["bob"])
+
+
+async def test_a_yes_that_was_good_until_the_commit_of_its_start_is_asked_for_again(
+    place: Place,
+) -> None:
+    policy = Policy(Rule("pay", approvers=[role("finance")], start_by="10m"))
+    async with Office(place, policy) as office:
+        app = office.app
+        await staff(app, "ann")
+        hold = await held(run := await app.start("teller", "Pay", by="mira"))
+
+        decided = asyncio.Event()
+
+        async def wait() -> None:
+            await decided.wait()
+            place.clock.step_wall(600_000)
+
+        office.before("call.started", wait)
+        await app.decide(hold, approve(), by="ann")
+        decided.set()
+
+        assert "not started in time" in (await held(run)).why
+        assert not place.world.effects()
+
+
 async def test_a_role_lost_before_the_start_is_committed_starts_nothing(place: Place) -> None:
     async with Office(place, FINANCE) as office:
         app, aside = office.app, office.aside
         await staff(app, "ann")
         hold = await held(run := await app.start("teller", "Pay", by="mira"))
-        office.before("call.started", lambda: aside.people.put("ann", roles=[]))
+        decided = asyncio.Event()
 
+        async def go() -> None:
+            await decided.wait()
+            await aside.people.put("ann", roles=[])
+
+        office.before("call.started", go)
         await app.decide(hold, approve(), by="ann")
+        decided.set()
 
         assert (await held(run)).id != hold.id
         assert not place.world.effects()
@@ -368,6 +427,27 @@ async def test_who_stands_in_for_somebody_shut_out_has_no_rights_of_theirs(place
             await app.decide(hold, approve(), by="sam")
 
         assert (await app.hold(hold)).status == "open"
+
+
+async def test_others_are_not_asked_before_their_time_by_the_stores_clock(
+    place: Place,
+) -> None:
+    policy = Policy(
+        Rule("pay", approvers=[user("ann")], escalate_after="1h", escalate_to=[user("lea")])
+    )
+    async with Office(place, policy) as office:
+        app = office.app
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        place.clock.advance("1h")
+
+        async def set_back() -> None:
+            place.clock.step_wall(-3_600_000)
+
+        office.before("hold.escalated", set_back)
+        with pytest.raises((NotAllowed, ConditionFailed)):
+            await app.decide(hold, approve(), by="lea")
+
+        assert (await app.hold(hold)).approvers == ("user:ann",)
 
 
 async def test_what_becomes_effective_meanwhile_cannot_be_undone(place: Place) -> None:
@@ -532,6 +612,25 @@ async def test_a_quorum_that_was_raised_after_the_votes_is_asked_for(place: Plac
     assert len(place.world.effects()) == 1
 
 
+async def test_who_asked_for_it_has_not_allowed_it_under_rules_that_came_since(
+    place: Place,
+) -> None:
+    eyes = Policy(Rule("pay", approvers=[role("finance")], not_requester=True), version="2")
+    async with place.app(payer(place), policy=FINANCE, work=False) as desk:
+        await staff(desk, "mira", "ann")
+        run = await desk.start("teller", "Pay", by="mira")
+        async with place.app(payer(place), policy=FINANCE) as worker:
+            hold = await held(worker.run(run.id))
+        await desk.decide(hold, approve(), by="mira")
+
+        async with place.app(payer(place), policy=eyes) as worker:
+            again = await held(worker.run(run.id))
+            assert (again.not_requester, place.world.effects()) == (True, [])
+            await worker.decide(again, approve(), by="ann")
+            await completed(worker.run(run.id))
+    assert len(place.world.effects()) == 1
+
+
 # Grants.
 
 
@@ -629,6 +728,22 @@ async def test_a_grant_is_for_a_tool_by_its_whole_name(place: Place) -> None:
             await held(await app.start("teller", "Pay", by="mira"))
             assert not await app.grants.list(tool=name)
     assert len(place.world.effects()) == 1
+
+
+async def test_grants_that_are_over_do_not_hide_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants, "PAGE_MAX", 3)
+    async with place.app(payer(place), policy=FINANCE) as app:
+        await staff(app, "ann")
+        for _ in range(8):
+            hold = await held(run := await app.start("teller", "Pay", by="mira"))
+            await app.decide(hold, approve(), by="ann", always=Always())
+            await completed(run)
+            (grant,) = await app.grants.list(tool="pay")
+            await completed(await app.start("teller", "Pay", by="mira"))
+            await app.grants.revoke(grant.id, by="ann")
+    assert len(place.world.effects()) == 16
 
 
 async def test_a_grant_ends_between_the_check_and_the_start(place: Place) -> None:

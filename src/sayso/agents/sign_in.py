@@ -136,7 +136,7 @@ class SignInDesk:
         who = await self._records.authority(found.project, by)
         if come is not None and await self._records.acting(found.project, come) != who.by:
             raise NotAllowed(f"{come} comes back from a sign-in that {who.by} was sent to")
-        right = who.right(found.row.who) if who.active else None
+        right = who.right(found.row.who)
         # What they sign in with is their own, whomever they stand in for.
         if right is None or right.of or not may_decide(found.row.who, who, found.row.kind):
             whom = name_approvers(found.row.who)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -113,6 +113,16 @@ class Grants:
             return ended
         raise StaleItem(f"{name!r} was used by others {TRIES_MAX} times in a row; try again")
 
+    async def _of_tool(self, project: str, tool: str) -> AsyncIterator[Item]:
+        prefix = after = item_id(tool, "")
+        # Page by page: those that are over must not hide the others.
+        while items := await self._store.shelf.list(project, GRANT, after=after, limit=PAGE_MAX):
+            for one in items:
+                if not one.id.startswith(prefix):
+                    return
+                yield one
+            after = items[-1].id
+
     async def _find_item(self, project: str, name: str) -> Item:
         after: str | None = None
         while items := await self._store.shelf.list(project, GRANT, after=after, limit=PAGE_MAX):
@@ -128,13 +138,9 @@ class Grants:
         """Find a grant that covers a call, and that whoever gave it could give now."""
         if not may_be_granted(ruling):
             return None
-        prefix = item_id(tool.name, "")
-        items = await self._store.shelf.list(run.project, GRANT, after=prefix, limit=PAGE_MAX)
         now = self._store.now()
         runs = (run.id, run.root, run.parent, *lineage)
-        for item in items:
-            if not item.id.startswith(prefix):
-                break
+        async for item in self._of_tool(run.project, tool.name):
             grant = _read(item)
             covers = grant.is_good(now) and grant.covers(
                 tool_version=tool.version, args=args, runs=runs, agent=run.agent
