@@ -151,8 +151,8 @@ class Sayso(Wired):
         by: str | Principal,
         note: str = "",
     ) -> HoldView:
-        """Hand over what one is asked to somebody else. Who is meant by name may name anybody; who
-        is one of many, or an operator, only one of the same many.
+        """Hand over what one is asked to somebody else. Who is meant by name may name anybody
+        of the project; who is one of many, or an operator, only one of the same many.
         """
         found = await self._open_desk.reassign(
             read_hold(hold), to=read_person(to), by=read_person(by), note=note
