@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench soak lock clean
+.PHONY: help demo test check bench mutants soak lock clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,6 +40,9 @@ check: $(VENV)/.test ## Check style, types, layers, lock files and file sizes.
 
 bench: $(VENV)/.test ## Measure the cycle against floors taken in the same run.
 	$(BIN)/python -m bench
+
+mutants: $(VENV)/.test ## Take our guards out one by one; a test must notice each.
+	$(BIN)/python -m mutants
 
 soak: $(VENV)/.test ## Run what is too long for every change.
 	SAYSO_SOAK=1 $(BIN)/python -m pytest -m soak -n 2 --dist loadgroup --timeout 0

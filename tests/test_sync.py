@@ -391,3 +391,18 @@ def test_a_second_ctrl_c_does_not_wait_for_calls_and_leaves_them_in_doubt(tmp_pa
     with Sayso(tmp_path / "s.db", agents=[agent]) as app:
         view = app.run("run_1").wait(timeout=30)
     assert [hold.kind for hold in view.holds] == ["in_doubt"]
+
+
+def test_the_audit_desk_is_there_without_await(app, tmp_path):
+    run = app.start("teller", "Pay", by="mira")
+    app.decide(run.wait(timeout=10).holds[0], approve(), by="mira")
+    run.wait(final=True, timeout=10)
+
+    seal = app.audit.seal(out=tmp_path / "seals")
+    lines = list(app.audit.export(run=run.id))
+
+    assert app.audit.verify(seals=tmp_path / "seals").ok
+    assert seal.key == app.audit.key()
+    assert [line.meaning for line in lines] == ["approved pay"]
+    assert app.audit.refused() == []
+    assert app.audit.retain("90d", by="noor", dry_run=True).runs == 0

@@ -120,9 +120,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a standing yes is taken back and stands",
-        file="engine/decide.py",
-        old="        if request.undo_ms:",
-        new="        if False:",
+        file="engine/giving.py",
+        old="    if request.undo_ms:",
+        new="    if False:",
         test=_FAULTS + "test_a_standing_yes_that_could_be_taken_back_is_refused[memory]",
     ),
 )

@@ -9,13 +9,14 @@ from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
 from sayso.domain.drawing import render_text
-from sayso.domain.events import Recorded
 from sayso.domain.grant import Grant
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import Operand, OperandPin
 from sayso.domain.people import Person
 from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.question import Option, Question
+from sayso.domain.recorded import Recorded
 from sayso.domain.rendering import Rendering, render
 from sayso.domain.ruling import (
     Forbid,
@@ -28,6 +29,7 @@ from sayso.domain.ruling import (
     service,
     user,
 )
+from sayso.domain.secret import Secret
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
@@ -46,7 +48,10 @@ if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.planner import Planner
     from sayso.agents.policy_file import PolicyFile, load_policy
+    from sayso.engine.doctor import Report
     from sayso.engine.form import make_form_question as question
+    from sayso.engine.signing import DeskKey
+    from sayso.store.checkup import Finding
 
 __all__ = [
     "Agent",
@@ -59,8 +64,10 @@ __all__ = [
     "Decision",
     "Declined",
     "Delta",
+    "DeskKey",
     "Effect",
     "Failed",
+    "Finding",
     "Forbid",
     "Grant",
     "Happened",
@@ -74,6 +81,8 @@ __all__ = [
     "NotDone",
     "NotHappened",
     "OAuthProvider",
+    "Operand",
+    "OperandPin",
     "Option",
     "Outcome",
     "Page",
@@ -86,6 +95,7 @@ __all__ = [
     "Question",
     "Recorded",
     "Rendering",
+    "Report",
     "Require",
     "Returned",
     "Rule",
@@ -94,6 +104,7 @@ __all__ = [
     "Said",
     "Sayso",
     "SaysoError",
+    "Secret",
     "SignIn",
     "StepFailed",
     "ToolMessage",
@@ -121,11 +132,14 @@ __all__ = [
 
 # What a process that only resumes a run does not need; it is imported when it is first named.
 _LATER = {
+    "DeskKey": ("sayso.engine.signing", "DeskKey"),
+    "Finding": ("sayso.store.checkup", "Finding"),
     "Machine": ("sayso.agents.machine", "Machine"),
     "Node": ("sayso.agents.node", "Node"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
     "Planner": ("sayso.agents.planner", "Planner"),
     "PolicyFile": ("sayso.agents.policy_file", "PolicyFile"),
+    "Report": ("sayso.engine.doctor", "Report"),
     "ask_user": ("sayso.agents.builtin", "ask_user"),
     "load_policy": ("sayso.agents.policy_file", "load_policy"),
     "question": ("sayso.engine.form", "make_form_question"),

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Literal
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from sayso.agents.single import NAME as SINGLE
-from sayso.agents.single import REF, describe_call
+from sayso.agents.single import REF, describe_call, describe_secret_call
 from sayso.agents.tools import check_tool
-from sayso.domain import events as e
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Verdict
 from sayso.domain.message import Message
+from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start
 from sayso.engine.feed import Delta
+from sayso.engine.genuine import Shown
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.ledger import Ledger
@@ -33,11 +35,16 @@ from sayso.errors import (
 )
 from sayso.given import (
     check_sign_in,
+    look_for_ring,
 )
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
+
+if TYPE_CHECKING:
+    from sayso.engine.audit_desk import AuditDesk
+    from sayso.engine.doctor import Report
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -122,6 +129,7 @@ class Sayso(Wired):
             note=note,
             channel=channel,
             always=always,
+            shown=_shown(hold) if isinstance(hold, HoldView) else None,
         )
         decision = await self._open_desk.decide(name, request)
         if decision is None or not isinstance(hold, HoldView) or request.edits:
@@ -271,8 +279,15 @@ class Sayso(Wired):
             raise BadValue(f"the arguments of {name!r} are one object, not {type(args).__name__}")
         if name not in self._single.tools:
             raise UnknownTool(f"there is no tool {name!r}; give it to Sayso(tools=[...])")
-        run = await self.start(SINGLE, describe_call(name, dict(args)), by=by, key=key)
+        said = self._describe(name, dict(args), key)
+        run = await self.start(SINGLE, said, by=by, key=key)
         return await run.outcome(REF, timeout=timeout)
+
+    def _describe(self, name: str, args: dict[str, Any], key: str | None) -> str:
+        if not self._single.tools[name].takes_secrets:
+            return describe_call(name, args)
+        scope = secrets.token_hex(16) if key is None else f"{self._project}/{key}"
+        return describe_secret_call(self._open_parts.vault, name, args, scope)
 
     async def command(
         self,
@@ -323,7 +338,7 @@ class Sayso(Wired):
 
     def events(
         self, run: str | RunHandle | RunView, *, after: int = 0, deltas: bool = False
-    ) -> AsyncIterator[e.Recorded | Delta]:
+    ) -> AsyncIterator[Recorded | Delta]:
         """Follow a run: its entries after one, then live, until it is finished. With `deltas`, the
         text of turns under way comes in between.
         """
@@ -332,7 +347,32 @@ class Sayso(Wired):
             raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
 
+    @property
+    def audit(self) -> AuditDesk:
+        """Checking and sealing the store, showing who decided what, and erasing what is old."""
+        from sayso.engine.audit_desk import AuditDesk
+
+        return AuditDesk(self._open_parts)
+
+    async def doctor(self, progress: Callable[[Report], None] | None = None) -> Report:
+        """Look everything over, and change nothing: the store, the tools, and whether the agents of
+        now can go on with every open run. `progress` hears of it after every run.
+        """
+        from sayso.engine.doctor import examine
+
+        parts = self._open_parts
+        return await examine(
+            parts,
+            keys=look_for_ring(parts.store),
+            knows_code=len(self._drivers) > 1 or bool(self._single.tools),
+            progress=progress,
+        )
+
     async def sweep(self) -> int:
         """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
         parts = self._open_parts
         return await (self._sweeper or Sweeper(parts)).sweep()
+
+
+def _shown(hold: HoldView) -> Shown:
+    return Shown(tool=hold.tool, args=hold.args_json.encode(), operands=hold.operands)

@@ -12,7 +12,7 @@
     |   +-- AlreadyDecided      the first decision stands; it is attached
     |   |   +-- HoldExpired     nobody decided in time; late is late
     |   +-- NotAllowed          this person may not do this
-    |   +-- NotWhatWasShown     the digest is not that of what is on offer now
+    |   +-- NotWhatWasShown     the digest is not that of what is on offer now, or was seen
     |   +-- WrongVerdict        this verdict does not answer this ask
     |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
@@ -34,7 +34,7 @@
     |   +-- BadAgent
     |   +-- BadPolicy
     |   +-- BadProvider         where people should sign in cannot be used as it is declared
-    |   +-- BadKeys             a key ring that cannot be read, or lacks the key
+    |   +-- BadKeys             a key ring or a desk's key that cannot be read, or lacks the key
     +-- StoreError
     |   +-- StaleRun            somebody else appended first; look again
     |   +-- StaleItem           somebody else changed the item first; look again
@@ -233,7 +233,7 @@ class BadProvider(BadSetup):
 
 
 class BadKeys(BadSetup):
-    """The key ring cannot be read."""
+    """The key ring, or the key of a desk, cannot be read."""
 
 
 class StoreError(SaysoError):

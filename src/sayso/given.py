@@ -12,29 +12,64 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadProvider, BadSetup, BadTool
+from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.signed_in import SignedIn
+    from sayso.engine.signing import DeskKey, Trust
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
 
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
-def load_keys(store: Store) -> KeyRing:
-    """Give the key ring that belongs to a store; one in memory has one for as long as it lives."""
+def load_keys(store: Store, *, make: bool = True) -> KeyRing:
+    """Give the key ring that belongs to a store; one in memory has one for as long as it lives. It
+    is made if there is none, unless `make` is False.
+    """
     from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
 
     if store.name != "memory:" or os.environ.get(VARIABLE):
-        return KeyRing.load(store.name)
+        return KeyRing.load(store.name, make=make)
     ring = _OF_MEMORY.get(store)
     if ring is None:
         ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})
     return ring
+
+
+def look_for_ring(store: Store) -> KeyRing | None:
+    """Give the key ring that belongs to a store, and make none; None if it cannot be used."""
+    from sayso.store.keyring import VARIABLE, KeyRing
+
+    if store.name == "memory:" and not os.environ.get(VARIABLE):
+        return _OF_MEMORY.get(store)
+    try:
+        return KeyRing.look(store.name)
+    except BadKeys:
+        return None  # What is wrong with it is a finding of the store's own checkup.
+
+
+def read_desk_key(key: DeskKey | None) -> DeskKey | None:
+    """Read what signs decisions."""
+    if key is None:
+        return None
+    from sayso.engine.signing import DeskKey
+
+    if not isinstance(key, DeskKey):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadKeys("sign_with is the key of a desk: DeskKey.load('desk.key')")
+    return key
+
+
+def read_trust(keys: Iterable[str] | None) -> Trust | None:
+    """Read whose signatures count; without keys, no decision needs one."""
+    if keys is None:
+        return None
+    from sayso.engine.signing import Trust
+
+    return Trust(keys)
 
 
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:

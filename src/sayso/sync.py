@@ -21,11 +21,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from sayso import app as _app
-from sayso.domain.events import Recorded
+from sayso.domain.recorded import Recorded
 from sayso.domain.value import Principal
+from sayso.engine import audit_desk as _audit
 from sayso.engine import grants as _grants
 from sayso.engine import handle as _handle
 from sayso.engine import people as _people
+from sayso.engine.evidence import Line
 from sayso.engine.feed import Delta
 from sayso.errors import BadSetup, StoreClosed, StoreForked
 from sayso.store.base import Store
@@ -170,6 +172,22 @@ class RunHandle(_Part[_handle.RunHandle]):
     command = _bridge(_handle.RunHandle.command)
 
 
+class AuditDesk(_Part[_audit.AuditDesk]):
+    """`sayso.Sayso.audit` for synchronous code."""
+
+    verify = _bridge(_audit.AuditDesk.verify)
+    seal = _bridge(_audit.AuditDesk.seal)
+    key = _bridge(_audit.AuditDesk.key)
+    refused = _bridge(_audit.AuditDesk.refused)
+    retain = _bridge(_audit.AuditDesk.retain)
+
+    @functools.wraps(_audit.AuditDesk.export)
+    def export(self, **asked: Any) -> Iterator[Line]:
+        stream = self._inner.export(**asked)
+        while (found := self._run(_next(stream))) is not None:
+            yield found
+
+
 def _like(
     init: Callable[Concatenate[_app.Sayso, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
@@ -258,6 +276,7 @@ class Sayso(_Bridged[_app.Sayso]):
     sign_in_url = _bridge(_app.Sayso.sign_in_url)
     oauth_callback = _bridge(_app.Sayso.oauth_callback)
     sweep = _bridge(_app.Sayso.sweep)
+    doctor = _bridge(_app.Sayso.doctor)
     cancel = _of_run(_app.Sayso.cancel)
     redact = _of_run(_app.Sayso.redact)
 
@@ -275,6 +294,11 @@ class Sayso(_Bridged[_app.Sayso]):
     def store(self) -> Store:
         """The open store. Its methods are asynchronous, and belong on the loop's thread."""
         return self._opened.store
+
+    @property
+    def audit(self) -> AuditDesk:
+        """Checking and sealing the store, showing who decided what, and erasing what is old."""
+        return AuditDesk(self, self._opened.audit)
 
     def run(self, run: str | RunHandle | RunView) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""

@@ -8,10 +8,11 @@ import asyncio
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
@@ -19,6 +20,7 @@ from sayso.agents.single import SingleCall
 from sayso.domain.policy import Policy
 from sayso.engine.desk import Desk
 from sayso.engine.dispatch import LocalDispatch
+from sayso.engine.door import DoorKeeper
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.grants import Grants
@@ -40,8 +42,10 @@ from sayso.given import (
     make_signed_in,
     open_store,
     read_agents,
+    read_desk_key,
     read_providers,
     read_tools,
+    read_trust,
 )
 from sayso.store.base import Store
 from sayso.store.clock import Clock
@@ -49,6 +53,7 @@ from sayso.store.clock import Clock
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.sign_in import SignInDesk
+    from sayso.engine.signing import DeskKey
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -74,6 +79,8 @@ class Wired:
         bounds: Bounds | None = None,
         clock: Clock | None = None,
         drain_s: float = DRAIN_S,
+        sign_with: DeskKey | None = None,
+        trust: Iterable[str] | None = None,
     ) -> None:
         self._where = store
         self._owns_store = isinstance(store, str | Path)
@@ -88,7 +95,8 @@ class Wired:
             raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
         if check_for_intervention is not None and not callable(check_for_intervention):
             raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
-        self._gate = Gate(policy, check_for_intervention)
+        self._desk_key = read_desk_key(sign_with)
+        self._gate = Gate(policy, check_for_intervention, trust=read_trust(trust))
         self._drivers = read_agents(agents)
         self._single = SingleCall(read_tools(self._drivers, tools))
         self._drivers[SINGLE] = self._single
@@ -139,6 +147,7 @@ class Wired:
         async with AsyncExitStack() as stack:
             if self._owns_store:
                 stack.push_async_callback(parts.store.close)
+            stack.push_async_callback(parts.door.close)
             for driver in self._drivers.values():
                 if isinstance(driver, Agent):
                     stack.push_async_callback(driver.aclose)
@@ -180,12 +189,16 @@ class Wired:
             records=people,
             grants=Grants(store, people, self._project),
             hot=HotBodies(self._bounds.stay_hot_s, self._bounds.bodies_max),
-            vault=Vault(partial(load_keys, store)),
+            door=DoorKeeper(store),
+            vault=Vault(partial(load_keys, store), partial(load_keys, store, make=False)),
+            desk_key=self._desk_key,
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
         self._gate.records = parts.records
         self._gate.grants = parts.grants
+        self._gate.vault = parts.vault
+        self._single.vault = parts.vault
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
@@ -231,3 +244,24 @@ class Wired:
         assert self._open_parts
         assert self._desk is not None
         return self._desk
+
+
+W = TypeVar("W", bound=Wired)
+
+
+def only_looking(app: W, store: str | Path | None = None) -> W:
+    """Give an app, which must not be open, as one that only looks: it has no worker, and is over
+    another store if one is named. For commands that are given somebody's app.
+    """
+    if app._parts is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        raise BadSetup("this Sayso is open already")
+    other = copy(app)
+    other._work = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if store is not None:
+        other._where, other._owns_store = store, True  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return other
+
+
+def where_is(app: Wired) -> str | Path | Store:
+    """Give the store of an app as it was named, open or not."""
+    return app._where  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

@@ -14,7 +14,7 @@ from sayso import CallFacts, Forbid, Policy, Principal, Proceed, Require, Rule, 
 from sayso.agents.policy_case import try_case
 from sayso.agents.policy_file import KEYS, load_cases
 from sayso.agents.policy_yaml import BYTES_MAX, NODES_MAX
-from sayso.domain.ruling import RISKS, SILENCES
+from sayso.domain.ruling import RISKS, SILENCES, role
 from sayso.errors import BadPolicy
 
 WHOLE = """\
@@ -36,6 +36,20 @@ rules:
     editable: false
     resolve: together
     siblings: hold
+  - tool: refund
+    approvers: role:finance
+    quorum: 2
+    reject_quorum: 3
+    not_requester: true
+    within: 1d
+    start_by: 90
+    remind_every: 1h
+    escalate_after: 2h
+    escalate_to: [role:lead]
+    escalate:
+      - after: 4h
+        to: user:cfo
+      - {after: 8h, to: [role:board, user:ceo]}
   - tool: delete_*
     forbid: Nothing is deleted.
 """
@@ -81,8 +95,22 @@ def test_a_file_says_what_rules_in_python_say(write):
             siblings="hold",
             name="big payments",
         ),
+        Rule(
+            "refund",
+            approvers=[role("finance")],
+            quorum=2,
+            reject_quorum=3,
+            not_requester=True,
+            within="1d",
+            start_by=90,
+            remind_every="1h",
+            escalate_after="2h",
+            escalate_to=[role("lead")],
+            escalate=[("4h", user("cfo")), ("8h", [role("board"), user("ceo")])],
+        ),
         Rule("delete_*", forbid="Nothing is deleted."),
     )
+    assert policy.rules[1].ruling == same.rules[1].ruling
     for one in (facts(amount=1001), facts(amount=1000), facts("delete_all"), facts("look")):
         assert policy.on(one) == same.on(one)
 
@@ -233,7 +261,29 @@ REFUSED = [
     ("rules:\n- risk: extreme\n  on_reject: shout", 2, "risk", "not a risk"),
     ("rules:\n- approvers: []", 2, "approvers", "at least one approver"),
     ("rules:\n- approvers: ann", 2, "approvers", "not an approver"),
-    ("rules:\n- approvers: [role:finance]", 2, "approvers", "no roles yet"),
+    ("rules:\n- approvers: [role:]", 2, "approvers", "without a space"),
+    ("rules:\n- approvers: [role: finance]", 2, "approvers", "write role:finance"),
+    ("rules:\n- quorum: two", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: 2.0", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: '2'", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: 0x2", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: 02", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: [2]", 2, "quorum", "a whole number"),
+    ("rules:\n- quorum: 0", 2, "quorum", "from 1 to 20"),
+    ("rules:\n- quorum: 2", 2, "quorum", "can never be reached"),
+    ("rules:\n- approvers: role:x\n  reject_quorum: 21", 3, "reject_quorum", "from 1 to 20"),
+    ("rules:\n- not_requester: yes", 2, "not_requester", "true or false"),
+    ("rules:\n- not_requester: true", 2, "not_requester", "others than the owner"),
+    ("rules:\n- start_by: soon", 2, "start_by", "not a duration"),
+    ("rules:\n- remind_every: 30s", 2, "remind_every", "a minute at least"),
+    ("rules:\n- escalate_after: 1h", 2, "escalate_after", "go together"),
+    ("rules:\n- escalate_to: role:lead", 2, "escalate_to", "go together"),
+    ("rules:\n- escalate: 4h", 2, "escalate", "no list"),
+    ("rules:\n- escalate:\n  - 4h", 3, "escalate", "no mapping"),
+    ("rules:\n- escalate:\n  - after: 4h", 3, "to", "after how long, and to whom"),
+    ("rules:\n- escalate:\n  - to: user:ann", 3, "after", "after how long, and to whom"),
+    ("rules:\n- escalate:\n  - after: 4h\n    to: ann", 3, "escalate", "not an approver"),
+    ("rules:\n- escalate:\n  - {after: 4h, to: user:a, by: x}", 3, "by", "unknown key"),
     ("rules:\n- approvers: [service:bank]", 2, "approvers", "not an approver"),
     ("rules:\n- approvers: [user: ann]", 2, "approvers", "without a space"),
     ("rules:\n- approvers:\n  - user:ann\n  - no", 4, "approvers", "put it in quotes"),
@@ -381,6 +431,24 @@ def test_an_example_is_right_if_word_and_approvers_are(write):
     assert [try_case(policy, case).ok for case in cases] == right
 
 
+def test_an_example_may_say_how_many_are_asked(write):
+    path = write(
+        "rules:\n- {tool: pay, approvers: role:finance, quorum: 2, not_requester: true}\n"
+        "tests:\n"
+        "- {tool: pay, expect: hold, quorum: 2, not_requester: true}\n"
+        "- {tool: pay, expect: hold, quorum: 1}\n"
+        "- {tool: pay, expect: hold, not_requester: false}\n"
+    )
+
+    tried = [try_case(load_policy(path), case) for case in load_cases(path)]
+
+    assert [one.ok for one in tried] == [True, False, False]
+    assert (tried[0].quorum, tried[0].not_requester) == (2, True)
+    for word in ("quorum: 2", "not_requester: true"):
+        with pytest.raises(BadPolicy, match="nobody is asked where proceed is expected"):
+            load_cases(write(f"rules: []\ntests:\n- {{tool: x, expect: proceed, {word}}}"))
+
+
 CONDITIONS: dict[str, Any] = {
     "args.n > 10": lambda call: call.args["n"] > 10,
     "tool == 'pay' || args.n == 3": lambda call: call.tool == "pay" or call.args["n"] == 3,
@@ -402,6 +470,13 @@ ASKING = {
     "approvers": st.lists(WHO, max_size=3),
     "within": st.sampled_from(["4h", "1h30m", "2 d", "0s", "x", 30, 1.5, 0, 1e17]),
     "on_silence": st.sampled_from([*SILENCES, "maybe"]),
+    "quorum": st.sampled_from([0, 1, 2, 21]),
+    "reject_quorum": st.sampled_from([0, 1, 2, 21]),
+    "not_requester": st.booleans(),
+    "start_by": st.sampled_from(["4h", 30, "x"]),
+    "remind_every": st.sampled_from(["4h", 30, "x"]),
+    "escalate_after": st.sampled_from(["1h", 30, "9h"]),
+    "escalate_to": st.lists(WHO, max_size=2),
     "on_reject": st.sampled_from(["tell", "cancel", "no"]),
     "risk": st.sampled_from([*RISKS, "odd"]),
     "title": st.text(max_size=8),
@@ -411,13 +486,18 @@ ASKING = {
     "siblings": st.sampled_from(["run", "hold", "halt", "in_order"]),
 }
 WORKING = {
-    **ASKING,
+    **{key: value for key, value in ASKING.items() if not key.startswith("escalate")},
     "approvers": st.lists(st.sampled_from(["anyone", "user:ann", "user:bob"]), min_size=1),
     "within": st.sampled_from(["4h", "2 d", 30, 1.5]),
     "on_silence": st.just("reject"),
     "on_reject": st.sampled_from(["tell", "cancel"]),
     "risk": st.sampled_from(RISKS),
     "resolve": st.just("each"),
+    "quorum": st.just(1),
+    "reject_quorum": st.just(1),
+    "not_requester": st.just(False),
+    "start_by": st.sampled_from(["4h", 30]),
+    "remind_every": st.sampled_from(["4h", 60]),
 }
 RULES = st.lists(
     st.one_of(

@@ -1,21 +1,35 @@
 import asyncio
 import contextvars
 import functools
+import inspect
 import json
 import subprocess
 import sys
 import textwrap
 import threading
 from dataclasses import dataclass
-from typing import Annotated, Any, Optional, TypedDict
+from typing import Annotated, Any, NewType, Optional
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic import (
+    BaseModel,
+    Json,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    TypeAdapter,
+    model_serializer,
+)
+from typing_extensions import TypedDict  # pydantic refuses that of typing before Python 3.12.
 
-from sayso.agents.tools import FunctionTool, tool
+from sayso import question
+from sayso.agents.builtin import ask_user
+from sayso.agents.tools import _SILENT_WORDS, FunctionTool, make_tool, tool
 from sayso.domain.call import Effect
-from sayso.domain.ruling import owner, user
+from sayso.domain.digest import decode_value, encode_value
+from sayso.domain.ruling import owner, require, role, user
+from sayso.domain.secret import Secret as SaysoSecret
 from sayso.domain.value import Principal
 from sayso.engine.ports import Context, Happened, NotHappened, Tool
 from sayso.errors import BadPolicy, BadTool, BadValue
@@ -93,10 +107,57 @@ def test_approval_is_demanded_in_the_words_given() -> None:
     assert pay.timeout_ms == 30_000
 
 
+def test_a_tool_takes_every_word_that_a_rule_takes() -> None:
+    words: dict[str, Any] = {
+        "approvers": [role("finance")],
+        "quorum": 2,
+        "reject_quorum": 2,
+        "not_requester": True,
+        "within": "8h",
+        "start_by": "30m",
+        "remind_every": "1h",
+        "escalate_after": "1h",
+        "escalate_to": role("lead"),
+        "escalate": [("4h", user("cfo"))],
+    }
+    pay = tool(approval=True, **words)(lambda_named_pay())
+
+    assert pay.approval == require(rule="@tool pay", **words)
+    known = set(inspect.signature(require).parameters) - {"rule", "outside", "answered", "risk"}
+    assert known - {"resolve", "siblings"} == set(_SILENT_WORDS)
+
+
+def test_a_tool_refuses_an_option_that_it_does_not_know() -> None:
+    with pytest.raises(TypeError, match="no tool knows: quorums, wihtin"):
+        make_tool(lambda_named_pay(), scope=None, approval=True, quorums=2, wihtin="4h")
+
+
+def test_silence_answers_only_with_a_default() -> None:
+    words: dict[str, Any] = {"within": "1h", "on_silence": "answer"}
+    asks = question("How much?", default="a lot")
+
+    made = tool(blocking=True, asks=asks, **words)(lambda_named_pay())
+
+    assert made.name == "pay"
+    for options in ({"asks": "How much?"}, {}):
+        with pytest.raises(BadPolicy, match="on_silence='answer'"):
+            tool(blocking=True, **options, **words)(lambda_named_pay())
+    with pytest.raises(BadPolicy, match="has none"):
+        ask_user(**words)
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"within": "4h"},
+        {"quorum": 2},
+        {"reject_quorum": 2},
+        {"not_requester": True},
+        {"start_by": "1h"},
+        {"remind_every": "1h"},
+        {"escalate_after": "1h"},
+        {"escalate_to": user("ann")},
+        {"escalate": [("1h", user("ann"))]},
         {"on_silence": "fail"},
         {"on_reject": "cancel"},
         {"approvers": [owner]},
@@ -222,31 +283,53 @@ class Sealed(TypedDict):
     pin: Secret[int]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        SecretStr,
-        SecretBytes,
-        Secret[int],
-        SecretStr | None,
-        Annotated[SecretStr, "The password."],
-        dict[str, list[SecretStr]],
-        Login,
+def open_secret(value: Any) -> dict[str, Any]:
+    return {"$secret": value}
+
+
+SECRETS: list[tuple[Any, Any, Any]] = [
+    (SaysoSecret, "hunter2", open_secret("hunter2")),
+    (SecretStr, "hunter2", open_secret("hunter2")),
+    (SecretBytes, "hunter2é", open_secret("hunter2é")),
+    (Secret[int], 42, open_secret(42)),
+    (SecretStr | None, "hunter2", open_secret("hunter2")),
+    (SaysoSecret | None, None, None),
+    (Annotated[SecretStr, "The password."], "", open_secret("")),
+    (NewType("Pin", SaysoSecret), "1234", open_secret("1234")),
+    (dict[str, list[SecretStr]], {"a": ["x", "y"]}, {"a": [open_secret("x"), open_secret("y")]}),
+    (tuple[int, SaysoSecret], [1, "x"], [1, open_secret("x")]),
+    (Login, {"name": "m", "password": "x"}, {"name": "m", "password": open_secret("x")}),
+    (
         list[Logins],
-        Token,
-        Sealed,
-    ],
-)
-def test_a_parameter_that_hides_its_value_is_refused(kind: Any) -> None:
-    def log_in(to: Any) -> None: ...
+        [{"logins": [{"name": "m", "password": "x"}]}],
+        [{"logins": [{"name": "m", "password": open_secret("x")}], "parent": None}],
+    ),
+    (Token, {"value": "x"}, {"value": open_secret("x")}),
+    (Sealed, {"pin": 7}, {"pin": open_secret(7)}),
+]
+
+
+@pytest.mark.parametrize("kind, given, frozen", SECRETS, ids=[str(one[0]) for one in SECRETS])
+def test_a_secret_is_frozen_in_the_open_and_handed_to_the_body(
+    kind: Any, given: Any, frozen: Any
+) -> None:
+    got: list[Any] = []
+
+    def log_in(to: Any) -> None:
+        got.append(to)
 
     log_in.__annotations__["to"] = kind
+    made = tool(log_in)
 
-    with pytest.raises(BadTool, match="'to' of the tool 'log_in' hides its value"):
-        tool(log_in)
+    data = made.freeze(encode_value({"to": given}))
+    asyncio.run(made.call(CTX, data))
+
+    assert made.takes_secrets
+    assert decode_value(data) == {"to": frozen}
+    assert TypeAdapter(kind).validate_python(given) == got[0]
 
 
-def test_a_hidden_value_behind_a_late_type_is_refused_with_the_schema() -> None:
+def test_a_secret_behind_a_late_type_is_found_with_the_schema() -> None:
     class Outer(BaseModel):
         inner: "Inner"
 
@@ -258,8 +341,44 @@ def test_a_hidden_value_behind_a_late_type_is_refused_with_the_schema() -> None:
 
     Outer.model_rebuild(_types_namespace={"Inner": Inner})
 
-    with pytest.raises(BadTool, match="hides its value"):
-        log_in.freeze('{"to": {"inner": {"password": "x"}}}')
+    frozen = log_in.freeze('{"to": {"inner": {"password": "x"}}}')
+
+    assert decode_value(frozen)["to"]["inner"]["password"] == open_secret("x")
+    assert log_in.takes_secrets
+
+
+def test_a_model_is_told_that_a_secret_is_one() -> None:
+    @tool
+    def log_in(user: str, password: SaysoSecret, pin: SecretStr) -> None: ...
+
+    fields = log_in.spec().parameters["properties"]
+
+    hidden = {"type": "string", "format": "password", "writeOnly": True}
+    assert fields["password"] == hidden
+    assert fields["pin"] == hidden
+    assert not tool(lambda: None, name="look").takes_secrets
+
+
+class Careless(BaseModel):
+    password: SecretStr
+
+    @model_serializer
+    def dumped(self) -> dict[str, str]:
+        return {"password": str(self.password)}
+
+
+@pytest.mark.parametrize("kind", [Careless, frozenset[SecretStr], Json[SecretStr]])
+def test_a_secret_that_could_not_be_handed_over_is_refused(kind: Any) -> None:
+    def log_in(to: Any) -> None: ...
+
+    log_in.__annotations__["to"] = kind
+    given = {Careless: {"password": "hunter2"}, Json[SecretStr]: '"hunter2"'}.get(kind, ["hunter2"])
+
+    with pytest.raises(BadValue) as found:
+        tool(log_in).freeze(encode_value({"to": given}))
+
+    assert "hunter2" not in str(found.value)
+    assert ("a set has no order" in str(found.value)) is (kind == frozenset[SecretStr])
 
 
 def test_a_parameter_annotated_as_anything_takes_anything() -> None:

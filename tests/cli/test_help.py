@@ -6,7 +6,8 @@ import pytest
 from tests.cli.conftest import finish
 
 COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
-COMMANDS += [("policy", "test"), ("policy", "explain")]
+COMMANDS += [("policy", "test"), ("policy", "explain"), ("doctor",)]
+COMMANDS += [("desk-key", "new"), ("desk-key", "show")]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -23,8 +24,8 @@ def test_help_lists_the_commands(run_cli):
     shown = run_cli("--help").stdout
 
     listed = shown.partition("Commands:\n")[2]
-    found = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
-    assert found == ["adopt", "audit", "demo", "export", "policy", "show"]
+    found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
+    assert found == ["adopt", "audit", "demo", "desk-key", "doctor", "export", "policy", "show"]
 
 
 def test_the_version_is_the_one_installed(run_cli):

@@ -7,13 +7,14 @@ from sayso.cli.timeline import Timeline
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Call
+from sayso.domain.recorded import Recorded
 
 GOLDEN = sorted((Path(__file__).parents[1] / "domain" / "golden").glob("*.json"))
 KINDS = {kind.__name__ for kind in e.Event.__subclasses__()}
 
 
-def entry(event: e.AnyEvent | None) -> e.Recorded:
-    return e.Recorded(run_id="run_1", seq=1, at=1_700_000_000_000, event=event)
+def entry(event: e.AnyEvent | None) -> Recorded:
+    return Recorded(run_id="run_1", seq=1, at=1_700_000_000_000, event=event)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])
@@ -87,6 +88,19 @@ def test_bytes_that_are_no_arguments_are_called_so():
 
 def test_a_new_day_gets_a_line_of_its_own():
     started = entry(e.RunSuspended())
-    later = e.Recorded(run_id="run_1", seq=2, at=started.at + 86_400_000, event=e.RunResumed())
+    later = Recorded(run_id="run_1", seq=2, at=started.at + 86_400_000, event=e.RunResumed())
 
     assert len(list(Timeline().lines([started, later]))) == 4
+
+
+def test_the_files_of_a_call_are_listed_where_somebody_is_asked_about_them():
+    events = {path.stem: codec.decode_event(path.read_bytes()) for path in GOLDEN}
+    line = 'names the file "pay.sh", 120 bytes, sha256 aaaaaaaaaaaa'
+    none = 'paths[1] names the file "/srv/none", which is not there'
+
+    for name in ("hold.opened.1-operands", "hold.revised.1-operands"):
+        shown = "\n".join(Timeline().lines([entry(events[name])]))
+        assert line in shown
+        assert none in shown
+    turn = "\n".join(Timeline().lines([entry(events["turn.taken.1-operands"])]))
+    assert "names the file" not in turn

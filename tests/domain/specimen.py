@@ -12,6 +12,7 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.call import Call, Declined, Failed, Returned, Unknown
 from sayso.domain.codec import encode_event, event_tag
+from sayso.domain.grant import Grant, Limit
 from sayso.domain.hold import (
     Answered,
     Approval,
@@ -31,6 +32,7 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
+from sayso.domain.operand import OperandPin
 from sayso.domain.people import Basis
 from sayso.domain.question import Option, Question
 from sayso.domain.ruling import Escalation, Require
@@ -66,6 +68,10 @@ CALL = Call(
     tool_version="3",
     given="toolu_01",
     text='{"amount":',
+)
+PINS = (
+    OperandPin(name="paths[0]", path="pay.sh", sha256="a" * 64, size=120),
+    OperandPin(name="paths[1]", path="/srv/none"),
 )
 RETURNED = Returned(value=msgspec.Raw(b'{"paid":true}'))
 FAILED = Failed(message="no such account", error="LookupError")
@@ -156,6 +162,26 @@ QUESTION = Question(
     picks_max=2,
 )
 """No question has all of this; what it says is not looked at here."""
+
+GRANT = Grant(
+    id="grant_1",
+    tool="pay",
+    tool_version="2",
+    by=WHO,
+    at=1_700_000_000_000,
+    until=1_700_000_900_000,
+    hold="hold_1.3",
+    args=msgspec.Raw(b'{"amount":20}'),
+    limits=(Limit(arg="amount", kind="at_most", value=msgspec.Raw(b"100")),),
+    run="run_1",
+    agent="teller",
+    uses_max=3,
+    used=1,
+    revoked=1_700_000_100_000,
+    revoked_by=Principal(id="olga"),
+    note="Small ones.",
+)
+
 
 SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunStarted(
@@ -261,6 +287,7 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
     e.RunAdopted(by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday"),
     e.VoteCast(hold=3, version=2, decision=voted(Approved())),
     e.VoteUndone(hold=3, person="bob", by=WHO, at=1_700_000_000_000, why="no longer of finance"),
+    e.GrantGiven(hold=3, grant=GRANT),
     e.HoldEscalated(hold=3, to=("role:lead", "user:cfo"), at=1_700_000_000_000),
     e.HoldReassigned(
         hold=3,
@@ -273,6 +300,7 @@ SPECIMENS: tuple[e.AnyEvent, ...] = (
         basis=BASIS,
         note="She is away.",
     ),
+    e.RunErased(by=WHO, at=1_700_000_005_000, through=17, reason="older than 90d"),
 )
 """The main specimen of every tag."""
 
@@ -328,6 +356,11 @@ VARIANTS: dict[str, e.AnyEvent] = {
         hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
     ),
     "hold.settled.1-sealed": settled(Answered(value=msgspec.Raw(b'"***"'), sealed="c2VhbGVk")),
+    "hold.settled.1-signed": e.HoldSettled(
+        hold=3,
+        version=2,
+        decision=msgspec.structs.replace(decision(Approved()), signature="desk_1.c2lnbmF0dXJl"),
+    ),
     "run.adopted.1-times": e.RunAdopted(
         by=WHO,
         at=1_700_000_000_000,
@@ -337,6 +370,21 @@ VARIANTS: dict[str, e.AnyEvent] = {
     ),
     "run.adopted.1-silenced": e.RunAdopted(
         by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", silenced=(2, 3)
+    ),
+    "hold.opened.1-operands": msgspec.structs.replace(put(Approval(), "start"), operands=PINS),
+    "hold.revised.1-operands": e.HoldRevised(
+        hold=3,
+        version=3,
+        args=msgspec.Raw(b'{"paths":["pay.sh","/srv/none"]}'),
+        digest="e" * 64,
+        by=WHO,
+        ruling=Require(),
+        approvers=("user:ann",),
+        at=1_700_000_001_000,
+        operands=PINS,
+    ),
+    "turn.taken.1-operands": e.TurnTaken(
+        turn=2, seen=9, calls=(msgspec.structs.replace(CALL, operands=PINS),)
     ),
     "step.finished.1-failed": e.StepFinished(call="2.0", attempt=3, step=2, outcome=FAILED),
     "vote.cast.1-rejected": e.VoteCast(hold=3, version=2, decision=voted(Rejected(reason="no"))),
@@ -376,6 +424,16 @@ VARIANTS: dict[str, e.AnyEvent] = {
         tick=123_456,
         timeout_ms=30_000,
         basis=BASIS,
+    ),
+    "call.started.1-grant": e.CallStarted(
+        call="2.0",
+        attempt=1,
+        worker="w1",
+        digest="d" * 64,
+        tick=123_456,
+        timeout_ms=30_000,
+        grant="grant_1",
+        grant_until=1_700_000_900_000,
     ),
 }
 """The other kinds of value that an event of the same tag may carry."""

@@ -20,6 +20,7 @@ from sayso.domain.digest import (
     decode_value,
     encode_value,
     request_digest,
+    same_but_for_order,
     suspension_digest,
 )
 from sayso.errors import BadValue
@@ -354,6 +355,23 @@ CALL: dict[str, Any] = {
     "tool_version": "1",
     "args": b'{"amount":200}',
 }
+
+
+@pytest.mark.parametrize(
+    "one, two, same",
+    [
+        (b"[1,2]", b"[2,1]", True),
+        (b'{"a":[{"b":[1,2]},3]}', b'{"a":[3,{"b":[2,1]}]}', True),
+        (b"[1,1,2]", b"[1,2,2]", False),
+        (b'{"a":[1]}', b'{"b":[1]}', False),
+        (b"1", b"1.0", False),
+        (b"[1,2]", b"[2,true]", False),
+        (b'{"a":1}', b'{"a":true}', False),
+        (b"[1]", b"[1]", True),
+    ],
+)
+def test_values_may_be_the_same_but_for_the_order_of_lists(one, two, same):
+    assert same_but_for_order(one, two) is same
 
 
 def test_a_call_digest_names_the_call_and_nothing_else():

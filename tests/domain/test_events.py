@@ -16,6 +16,7 @@ from sayso.domain.call import Outcome
 from sayso.domain.codec import decode_event, encode_event
 from sayso.domain.hold import Ask, Verdict
 from sayso.domain.message import Message
+from sayso.domain.recorded import Recorded
 
 from .build import begun
 from .specimen import GOLDEN, GOLDENS, SPECIMENS, SUMS
@@ -102,7 +103,7 @@ def test_a_tag_names_the_event_and_its_version(kind: type[e.Event]):
 
 
 def test_a_recorded_event_goes_by_its_tag_without_the_version():
-    recorded = e.Recorded(run_id="run_1", seq=1, at=1, event=begun())
+    recorded = Recorded(run_id="run_1", seq=1, at=1, event=begun())
 
     assert recorded.type == "run.started"
     assert msgspec.structs.replace(recorded, event=None).type == "redacted"

@@ -10,6 +10,7 @@ from sayso.domain.hold import (
     Rejected,
     answer,
     approve,
+    check_silent_answer,
     fail,
     hold_id,
     may_decide,
@@ -18,9 +19,10 @@ from sayso.domain.hold import (
     request_id,
     resolve_approvers,
 )
+from sayso.domain.question import Question
 from sayso.domain.ruling import Require
 from sayso.domain.value import CLOCK, Principal
-from sayso.errors import BadValue
+from sayso.errors import BadPolicy, BadValue
 
 from .build import AGENT, ANN, APPROVE, MIRA, decided, held
 
@@ -138,3 +140,13 @@ def test_a_service_that_owns_a_run_is_not_the_person_of_its_name() -> None:
 
     assert named == ("service:ops",)
     assert not may_decide(named, Principal(id="ops"))
+
+
+def test_silence_answers_no_question_without_a_default() -> None:
+    silent = Require(on_silence="answer")
+    asked = Question(text="How much?")
+
+    with pytest.raises(BadPolicy, match="this one has none"):
+        check_silent_answer(asked, silent)
+    check_silent_answer(asked, Require())
+    check_silent_answer(msgspec.structs.replace(asked, default=msgspec.Raw(b"1")), silent)

@@ -77,6 +77,7 @@ from .forge import (
     step,
     wondered,
 )
+from .specimen import GRANT
 
 MANY = Require(
     approvers=("owner", "user:ann"),
@@ -121,6 +122,7 @@ def tell_stories() -> Stories:
     s.go(None, begun())
     for final in (completed(), failed(), cancelled(started())):
         s.go(final, redacted)
+        s.go(final, e.RunErased(by=MIRA, at=NOW, through=final.seq))
         s.go(final, e.RunAdopted(by=MIRA, at=NOW, source="elsewhere"))
         s.go(final, late_result)
     for run in (timed, busy):
@@ -177,6 +179,7 @@ def tell_of_people(s: Stories, run: Run) -> None:
     s.go(voted, *settling.sweep(voted, now=NOW + HOUR))
     mira, bob = unrecorded(MIRA), unrecorded(Principal(id="bob"))
     s.go(run, *reassign(run, 1, to=bob, by=mira, now=NOW))
+    s.go(run, e.GrantGiven(hold=1, grant=GRANT))
 
 
 def tell_of_bodies(s: Stories) -> None:
@@ -459,3 +462,23 @@ def test_a_late_result_changes_nothing_but_the_count_of_entries():
 
     for run in IN_STATUS.values():
         assert apply(run, event) == replace(run, seq=run.seq + 1)
+
+
+def test_erasing_a_run_leaves_nothing_in_its_state_that_somebody_has_said():
+    run = cancelled(started())
+    said = replace(run, ending_why="Jiro was fired")
+
+    erased = apply(said, e.RunErased(by=MIRA, at=NOW, through=run.seq))
+
+    assert erased == replace(run, ending_why="", seq=run.seq + 1)
+
+
+@pytest.mark.parametrize("through", [-1, 0, completed().seq + 1, completed().seq + 7])
+def test_only_what_was_there_before_can_be_erased(through: int):
+    with pytest.raises(IllegalEvent, match="there before"):
+        apply(completed(), e.RunErased(by=MIRA, at=NOW, through=through))
+
+
+def test_an_event_that_erases_says_what():
+    assert list(e.EntryRedacted(entry=4, by=MIRA, at=NOW).erases) == [4]
+    assert list(e.RunErased(through=3, by=MIRA, at=NOW).erases) == [1, 2, 3]

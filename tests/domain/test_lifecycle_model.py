@@ -439,6 +439,7 @@ class Machine(RuleBasedStateMachine):
         assert settling.sweep(run, now=self.now) == []
         self.commit([e.LateResult(call="1.0", attempt=1, outcome=DONE)])
         self.commit([e.EntryRedacted(entry=1, by=MIRA, at=self.now)])
+        self.commit([e.RunErased(by=MIRA, at=self.now, through=self.state.seq)])
         self.the_journal_is_the_run()
         self.no_answer_is_lost()
         self.run, self.journal = None, []

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sayso.domain.digest import encode_value
+from sayso.domain.drawing import render_text
 from sayso.domain.glyph import read_back
 from sayso.domain.rendering import CHARS_MAX, ITEMS_MAX, NAME_MAX, ROWS_MAX, Rendering, render
+from sayso.domain.secret import mark_of
 from tests.domain.nasty import REFUSED
 from tests.domain.test_glyph import ODD
 
@@ -184,3 +186,26 @@ def test_the_largest_arguments_are_rendered_in_time():
     list(shown({"a": "\u05d0 \u0430b" * 40_000}).lines())
 
     assert time.process_time() - before < 20
+
+
+TOKEN = "k1.c2VhbGVk"
+
+
+def test_of_a_secret_only_its_mark_is_shown():
+    mark = mark_of(TOKEN)
+
+    sealed = shown({"user": "mira", "password": {"$sealed": TOKEN}})
+    (password, _) = sealed.parts
+
+    assert (password.kind, password.rows) == ("secret", (f"[secret {mark}]",))
+    assert TOKEN not in repr(sealed)
+    assert shown({"user": "mira", "password": {"$sealed": mark}}).parts == sealed.parts
+    assert f"  password: [secret {mark}]" in render_text(sealed).splitlines()
+
+
+@pytest.mark.parametrize("like", [f"[secret {mark_of(TOKEN)}]", [mark_of(TOKEN)], {"$sealed": 1}])
+def test_nothing_else_is_shown_like_a_secret(like):
+    mine, other = shown({"password": {"$sealed": TOKEN}}), shown({"password": like})
+
+    assert mine.parts != other.parts
+    assert render_text(mine).splitlines()[1:] != render_text(other).splitlines()[1:]

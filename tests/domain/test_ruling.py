@@ -21,6 +21,7 @@ from sayso.domain.ruling import (
     Require,
     Ruling,
     anyone,
+    at_risk,
     duration_ms,
     owner,
     require,
@@ -253,13 +254,15 @@ ladders = st.lists(st.tuples(st.integers(1, 6), some), max_size=3, unique_by=lam
 
 @st.composite
 def requirements(draw: st.DrawFn) -> Require:
-    steps = [Escalation(after_ms=ms, to=to) for ms, to in sorted(draw(ladders))]
     within = draw(st.none() | st.integers(1, 8))
+    wanted = sorted(draw(ladders))
+    steps = [Escalation(after_ms=ms, to=to) for ms, to in wanted if ms < (within or 99)]
     silence = draw(st.sampled_from(SILENCES))
     if silence == "escalate":
         within = within or 3
         steps = [Escalation(after_ms=within, to=draw(some))]
-    return Require(
+    risk = draw(st.sampled_from(RISKS))
+    made = Require(
         approvers=draw(named),
         quorum=draw(st.sampled_from([1, 1, 1, 2])),
         reject_quorum=draw(st.sampled_from([1, 1, 2])),
@@ -270,10 +273,10 @@ def requirements(draw: st.DrawFn) -> Require:
         escalate_after_ms=steps[0].after_ms if steps else None,
         escalate_to=steps[0].to if steps else (),
         chain=tuple(steps[1:]),
-        risk=draw(st.sampled_from(RISKS)),
         editable=draw(st.booleans()),
         on_reject=draw(st.sampled_from(["tell", "cancel"])),
     )
+    return at_risk(made, risk)
 
 
 rulings = st.just(Proceed()) | st.just(Forbid(why="never")) | requirements()
@@ -324,7 +327,7 @@ def test_no_ruling_ever_loosens_another(given_rulings: list[Ruling]):
         assert one.start_by_ms is None or (result.start_by_ms or 99) <= one.start_by_ms
         for at in range(20):
             # One that names nobody leaves it to the others, if one of them does.
-            alone = all(not each.approvers for each in demands)
+            alone = not any(each.approvers or each.escalations for each in demands)
             assert deciders(result, at) <= deciders(one, at, alone=alone)
 
 
@@ -424,6 +427,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"on_silence": "answer", "within": "1h"}, "is for questions"),
     ({"on_silence": "answer", "answered": True}, "needs `within`"),
+    ({"on_silence": "answer", "within": "1h", "answered": True, "outside": True}, "questions"),
     ({"approvers": ["role:"]}, "not an approver"),
     ({"approvers": ["role: finance"]}, "not an approver"),
     ({"approvers": ["role:finance "]}, "not an approver"),

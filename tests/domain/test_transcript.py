@@ -4,11 +4,12 @@ import pytest
 from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.call import Call, Declined, Failed, Returned
-from sayso.domain.hold import Rejected
+from sayso.domain.hold import Errored, Rejected
 from sayso.domain.lifecycle import apply_all, epilogue
 from sayso.domain.message import AssistantMessage, ToolMessage, UserMessage
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run
+from sayso.domain.secret import blank, mask_args
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.errors import NotUnderstood
 
@@ -252,6 +253,16 @@ def test_who_could_decide_on_a_call_is_who_was_asked_last():
     assert story.told().approvers == {"1.0": ("user:noor",)}
 
 
+def test_whom_time_brought_in_could_decide_as_well():
+    story = Story()
+    story.answer("pay")
+    ruling = Require(approvers=("user:mira",), escalate_after_ms=10, escalate_to=("user:noor",))
+    story.hold("1.0", ruling)
+    story.add(*settling.sweep(story.run, now=NOW + 10))
+
+    assert story.told().approvers == {"1.0": ("user:mira", "user:noor")}
+
+
 def test_what_is_in_doubt_is_found_by_tool_and_arguments():
     story = Story()
     story.answer("pay", "look")
@@ -267,3 +278,54 @@ def test_what_is_in_doubt_is_found_by_tool_and_arguments():
     assert found.doubted(story.run) == {("pay", b"{}"): "1.0"}
     # What was redacted cannot be compared, and what came later is the nearer one.
     assert later.doubted(story.run) == before
+
+
+def test_of_an_erased_run_there_is_nothing_left_to_say_but_that():
+    found = Transcript("run_1")
+    for seq in (1, 2, 3):
+        found.add(seq, None)
+    assert not found.erased
+
+    found.add(4, e.RunErased(by=MIRA, at=NOW, through=3))
+
+    assert found.erased
+    assert found.messages() == (UserMessage(text=ERASED),)
+
+
+def test_a_conversation_has_marks_where_a_call_has_secrets():
+    story = Story()
+    sealed = msgspec.Raw(b'{"password":{"$sealed":"k1.c2VhbGVk"}}')
+    asked = Call(ref="1.0", tool="log_in", digest="d", args=sealed)
+    story.add(e.TurnTaken(turn=1, seen=1, calls=(asked,)))
+    story.hold("1.0")
+    edited = b'{"password":{"$sealed":"k1.b3RoZXI"}}'
+    revised = verbs.revise(
+        story.run, 1, args=edited, digest="d2", ruling=Require(), by=MIRA, now=NOW
+    )
+    story.add(*revised)
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    story.perform("1.0")
+
+    found = story.told()
+    (_, said, done) = found.messages()
+
+    assert found.args["1.0"] == edited
+    assert isinstance(said, AssistantMessage)
+    assert isinstance(done, ToolMessage)
+    assert bytes(said.calls[0].args) == mask_args(bytes(sealed)) != bytes(sealed)
+    assert done.note.endswith(mask_args(edited).decode())
+
+
+def test_doubts_are_known_again_whatever_their_secrets():
+    story = Story()
+    sealed = msgspec.Raw(b'{"password":{"$sealed":"k1.c2VhbGVk"}}')
+    asked = Call(ref="1.0", tool="log_in", digest="d", args=sealed)
+    story.add(e.TurnTaken(turn=1, seen=1, calls=(asked,)))
+    story.add(*verbs.start_calls(story.run, [start(call(story.run, "1.0"))]))
+    doubt = verbs.doubt_call(
+        story.run, "1.0", attempt=1, why="?", ruling=Require(), now=NOW, probe=""
+    )
+    story.add(*doubt)
+    story.add(*settling.settle(story.run, 1, Errored(message="?"), by=MIRA, now=NOW))
+
+    assert story.told().doubted(story.run) == {("log_in", blank(bytes(sealed))): "1.0"}

@@ -107,6 +107,7 @@ async def serve(world: World, spec: dict[str, Any]) -> None:
         agents=[teller(world, spec)],
         bounds=bounds(spec),
         drain_s=spec.get("drain_s", 20.0),
+        trust=spec.get("trust"),
     )
     working = asyncio.create_task(app.serve())
     while not working.done():

@@ -15,6 +15,7 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Call
 from sayso.domain.hold import Approved, Expired, Rejected, Withdrawn
+from sayso.domain.recorded import Recorded
 from sayso.domain.value import SAYSO
 from sayso.store.audit import verify
 from sayso.store.base import RunQuery, Store
@@ -58,7 +59,7 @@ class _Run:
         self.adopted = False
         self.by = ""
 
-    def read(self, entries: list[e.Recorded], effects: list[list[str]]) -> None:
+    def read(self, entries: list[Recorded], effects: list[list[str]]) -> None:
         for one in entries:
             assert one.seq == self.seq + 1, "the journal has a gap"
             self.seq = one.seq

@@ -159,12 +159,25 @@ async def test_answers_arrive_where_they_were_asked(stage: Stage) -> None:
         hotel = await ctx.ask("Hotel?", options=["Ritz", "Ibis"])
         nights = await ctx.ask(question("Nights?", kind="number"))
         secret = await ctx.ask(question("Card?", sensitive=True))
-        return [hotel, nights, secret]
+        told.append(secret)
+        return [hotel, nights, len(secret)]
 
+    told: list[str] = []
     answers = {"Hotel?": "Ibis", "Nights?": 3, "Card?": "4111"}
     found = await stage.play(work, lambda hold: answer(answers[hold.title]))
 
-    assert value(found) == ["Ibis", 3, "4111"]
+    assert value(found) == ["Ibis", 3, 4]
+    assert told == ["4111"]
+
+
+async def test_a_sensitive_answer_is_in_nothing_that_its_body_says(stage: Stage) -> None:
+    async def work(ctx: Context) -> Any:
+        secret = await ctx.ask(question("Card?", sensitive=True))
+        return {"card": f"it is {secret}", secret: [secret, 4111]}
+
+    found = await stage.play(work, lambda _: answer("4111"))
+
+    assert value(found) == {"card": "it is [secret]", "[secret]": ["[secret]", 4111]}
 
 
 async def test_what_is_asked_at_once_is_answered_in_any_order(stage: Stage) -> None:

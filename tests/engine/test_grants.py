@@ -59,7 +59,7 @@ async def test_a_call_like_it_starts_without_anybody_and_the_journal_says_why(
 
 
 @pytest.mark.parametrize(
-    ("limits", "amount", "to", "covered"),
+    "limits, amount, to, covered",
     [
         ("same", 5, "jiro", True),
         ("same", 6, "jiro", False),

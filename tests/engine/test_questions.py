@@ -257,6 +257,23 @@ async def test_a_question_may_expire_and_late_is_late(place: Place, way: str) ->
         assert isinstance(found, Failed if way == "durable" else Declined)
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_silence_answers_with_the_default(place: Place, way: str) -> None:
+    words = {"within": "1h", "on_silence": "answer"}
+    async with place.app(finder(way, {"default": "blue"}, [], **words)) as app:
+        run = await app.start("teller", "go", by="mira")
+        hold = await held(run)
+        place.clock.advance("1h")
+        await app.sweep()
+
+        found = outcome(await completed(run))
+        assert isinstance(found, Returned)
+        assert found.result() == "blue"
+        settled = await app.hold(hold)
+        assert settled.decision is not None
+        assert isinstance(settled.decision.verdict, Expired)
+
+
 async def test_a_body_may_catch_that_there_is_no_answer(place: Place) -> None:
     @tool(durable=True)
     async def find(ctx: Context) -> str:

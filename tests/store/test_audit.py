@@ -14,7 +14,7 @@ import pytest
 from sayso import Agent, Sayso, approve, reject, tool
 from sayso.store import audit
 from sayso.store.base import RunQuery
-from sayso.store.chain import leaf
+from sayso.store.chain import leaf, link
 from sayso.store.memory import MemoryStore
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, call, say
@@ -29,13 +29,13 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-async def fill(store, runs=8):
+async def fill(store, runs=8, threads="t"):
     """Leave runs of every kind behind: parked, approved, edited, rejected, undone, cancelled."""
     turns = [[call("pay", {"amount": 1}), call("pay", {"amount": 2})], say("Done.")]
     teller = Agent("teller", model=ScriptedModel(turns), tools=[pay])
     async with Sayso(store, agents=[teller]) as app:
         for n in range(runs):
-            run = await app.start("teller", f"Pay number {n}.", by="mira", thread=f"t{n}")
+            run = await app.start("teller", f"Pay number {n}.", by="mira", thread=f"{threads}{n}")
             one, two = (await run.wait(timeout=20)).holds
             if n % 4 == 0:
                 continue
@@ -149,7 +149,13 @@ class Tamper:
     def other(self, column, value):
         """Something else of the same kind."""
         if value is None:
-            kinds = {"deadline": 7, "due_at": 7, "decision": b"{}", "votes": b"[]", "escalates_at": 7}
+            kinds = {
+                "deadline": 7,
+                "due_at": 7,
+                "decision": b"{}",
+                "votes": b"[]",
+                "escalates_at": 7,
+            }
             return kinds[column]
         if isinstance(value, bytes):
             at = self.chance.randrange(len(value))
@@ -258,8 +264,8 @@ class Tamper:
     def insert_hold(self):
         self.conn.execute(
             "insert into holds select run, n + 7, opened, status, call, kind, tool, version,"
-            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision, votes,"
-            " escalates_at from holds order by random() limit 1"
+            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision,"
+            " votes, escalates_at from holds order by random() limit 1"
         )
         return "a hold inserted"
 
@@ -284,6 +290,32 @@ async def test_every_one_of_a_thousand_tamperings_is_found(filled, shm_path, par
     assert found == TAMPERINGS // PARTS
     assert (await audit.verify(store)).ok
     await store.close()
+
+
+async def test_an_entry_that_was_hashed_anew_is_found(filled, tmp_path):
+    """Whoever knows how the chain is made can hash one entry anew; the next one does not fit."""
+    path = tmp_path / "copy.db"
+    shutil.copy(filled, path)
+    conn = apsw.Connection(str(path))
+    for (trigger,) in conn.execute("select name from sqlite_schema where type = 'trigger'"):
+        conn.execute(f"drop trigger {trigger}")
+    sql = "select r.id, j.position, j.id, j.at, j.salt, j.hash from journal j join runs r "
+    sql += "on r.k = j.run where r.id = ? and j.seq = ?"
+    (run_id,) = conn.execute("select id from runs limit 1").fetchall()[0]
+    *_, before = conn.execute(sql, (run_id, 2)).fetchall()[0]
+    _, position, entry_id, at, salt, _ = conn.execute(sql, (run_id, 3)).fetchall()[0]
+    content = leaf(salt, b"{}")
+    forged = link(before, run_id=run_id, seq=3, entry_id=entry_id, at=at, content=content)
+    conn.execute(
+        "update journal set payload = ?, hash = ? where position = ?", (b"{}", forged, position)
+    )
+    conn.close()
+
+    store = await SqliteStore.open(path, bell=False)
+    report = await audit.verify(store)
+    await store.close()
+
+    assert [(fault.run_id, fault.seq) for fault in report.faults] == [(run_id, 4)]
 
 
 async def test_the_journal_refuses_changes_other_than_redaction(filled, tmp_path):

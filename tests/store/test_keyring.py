@@ -72,6 +72,7 @@ def test_what_is_encrypted_is_bound_to_its_purpose_and_place():
     sealed = keys.encrypt("secret", b"4111", b"hold_1")
 
     assert b"4111" not in sealed
+    assert keys.decrypt("secret", sealed, b"hold_1") == b"4111"
     assert sealed != keys.encrypt("secret", b"4111", b"hold_1")
     for purpose, data, place in (
         ("other", sealed, b"hold_1"),
@@ -85,6 +86,34 @@ def test_what_is_encrypted_is_bound_to_its_purpose_and_place():
             keys.decrypt(purpose, data, place)
 
 
+def test_what_is_sealed_is_the_same_each_time_and_bound_to_its_purpose_and_place():
+    old, new = new_key(), new_key()
+    keys = ring(old)
+    token = keys.seal("secret", b"4111", b"run_1")
+    key_id, _, text = token.partition(".")
+
+    assert token == keys.seal("secret", b"4111", b"run_1")
+    assert keys.unseal("secret", token, b"run_1") == b"4111"
+    assert ring(new, old).unseal("secret", token, b"run_1") == b"4111"
+    others = [("other", b"4111", b"run_1"), ("secret", b"4112", b"run_1"), ("secret", b"4111", b"")]
+    assert len({token, *(keys.seal(*one) for one in others)}) == 4
+    for purpose, bad, place in (
+        ("other", token, b"run_1"),
+        ("secret", token, b"run_2"),
+        ("secret", f"{key_id}.{'A' if text[0] != 'A' else 'B'}{text[1:]}", b"run_1"),
+        ("secret", token[:-4], b"run_1"),
+        ("secret", f"{key_id}.", b"run_1"),
+        ("secret", f"{key_id}.?", b"run_1"),
+        ("secret", key_id, b"run_1"),
+    ):
+        with pytest.raises(BadKeys, match="it was changed"):
+            keys.unseal(purpose, bad, place)
+        assert keys.can_open(bad)
+    with pytest.raises(BadKeys, match="no key of this ring"):
+        ring(new).unseal("secret", token, b"run_1")
+    assert not ring(new).can_open(token)
+
+
 def test_encryption_without_its_package_says_what_to_install():
     program = f"""
 import sys
@@ -93,7 +122,14 @@ from sayso.errors import BadKeys
 from sayso.store.keyring import KeyRing
 keys = KeyRing.load(env={{"SAYSO_KEYS": {new_key()!r}}})
 assert keys.verify("a", b"b", keys.sign("a", b"b"))
-for attempt in (keys.encrypt, lambda p, d: keys.decrypt(p, keys._current.encode() + b".abc")):
+sealed = keys._current + ".abc"
+assert not keys.can_open(sealed)
+for attempt in (
+    keys.encrypt,
+    lambda p, d: keys.decrypt(p, sealed.encode()),
+    keys.seal,
+    lambda p, d: keys.unseal(p, sealed),
+):
     try:
         attempt("a", b"b")
     except BadKeys as error:
@@ -102,7 +138,7 @@ for attempt in (keys.encrypt, lambda p, d: keys.decrypt(p, keys._current.encode(
 
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
-    assert said.stdout.count("pip install sayso[crypto]") == 2, said.stderr
+    assert said.stdout.count("pip install sayso[crypto]") == 4, said.stderr
 
 
 def test_keys_are_never_shown(tmp_path):
@@ -218,3 +254,30 @@ async def test_several_who_need_the_first_key_at_once_get_the_same(tmp_path):
         signatures = await asyncio.gather(*(asyncio.to_thread(load) for _ in range(4)))
         assert len(set(signatures)) == 1
         (tmp_path / "sayso.db.keys").unlink()
+
+
+def test_a_ring_that_is_only_looked_for_is_not_made(tmp_path):
+    with pytest.raises(BadKeys, match="SAYSO_KEYS"):
+        KeyRing.load(tmp_path / "sayso.db", {}, make=False)
+    assert list(tmp_path.iterdir()) == []
+
+    made = KeyRing.load(tmp_path / "sayso.db", {})
+
+    assert KeyRing.load(tmp_path / "sayso.db", {}, make=False).ids == made.ids
+
+
+def test_the_current_key_is_the_first():
+    assert KeyRing({"b": b"b" * 32, "a": b"a" * 32}).ids == ("b", "a")
+
+
+def test_seals_without_their_package_say_what_to_install():
+    script = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "from sayso.store.keyring import KeyRing\n"
+        "from sayso.store.seal_key import Signer\n"
+        "Signer(KeyRing({'a': bytes(32)}))"
+    )
+
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert "pip install sayso[crypto]" in said.stderr

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import apsw
 import pytest
@@ -215,6 +216,15 @@ def test_a_network_file_system_is_refused():
     assert sqlite_file.file_system(mounts, os.makedev(0, 50)) == "nfs4"
     assert sqlite_file.file_system(mounts, os.makedev(98, 0)) == "ext4"
     assert sqlite_file.file_system(mounts, os.makedev(1, 1)) == ""
+
+
+async def test_a_store_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    kind = sqlite_file.file_system(mounts, tmp_path.stat().st_dev)
+    monkeypatch.setattr(sqlite_file, "NETWORK", frozenset({kind}))
+
+    with pytest.raises(BadSetup, match="network file system"):
+        await SqliteStore.open(tmp_path / "sayso.db")
 
 
 async def test_the_pragmas_that_durability_rests_on_are_set(tmp_path):

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from sayso.domain.hold import External
+from sayso.domain.hold import External, check_silent_answer
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
 from sayso.domain.value import Value
-from sayso.engine.context import Suspend, Wanted, check_silence
+from sayso.engine.context import Suspend, Wanted
 from sayso.engine.result import keep_result
 from sayso.errors import BadTool
 
@@ -68,5 +68,6 @@ def read_answered(
             "a durable body, with ctx.ask()"
         )
     ruling = require(rule=f"@tool {name}", outside=asks is None, answered=True, **words)
-    check_silence(asks, ruling)
+    if asks is not None:
+        check_silent_answer(asks, ruling)
     return Answered(ruling=ruling, question=asks, client=client)

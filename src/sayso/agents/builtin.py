@@ -9,9 +9,11 @@ import msgspec
 
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value, encode_value
-from sayso.domain.hold import Answered, Errored, SignIn
+from sayso.domain.hold import Answered, Errored, SignIn, check_silent_answer
+from sayso.domain.operand import OperandFile
+from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
-from sayso.engine.context import Context, Suspend, Wanted, check_silence
+from sayso.engine.context import Context, Suspend, Wanted
 from sayso.engine.form import make_form_question
 from sayso.engine.ports import Happened, NotHappened, ToolSpec
 from sayso.engine.result import keep_result
@@ -28,6 +30,7 @@ class Builtin:
     name = ""
     version = "1"
     effect = Effect.NONE
+    effect_declared = True
     risk = "low"
     timeout_ms = 300_000
     approval: Require | None = None
@@ -35,12 +38,18 @@ class Builtin:
     has_probe = False
     durable = False
     sign_in: SignIn | None = None
+    takes_secrets = False
     description = ""
     parameters: dict[str, Any] = {}  # noqa: RUF012 - replaced as a whole, never changed.
 
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+
+    def operands(self, args: bytes) -> tuple[OperandFile, ...]:
+        """Name no files."""
+        del args
+        return ()
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
         """Say nothing: it has no effect of its own."""
@@ -95,7 +104,8 @@ class AskUser(Builtin):
 
     def __init__(self, **who: Any) -> None:
         self._ruling = require(editable=False, answered=True, **who)
-        check_silence(None, self._ruling)
+        # What a model asks has no default.
+        check_silent_answer(Question(text=self.name), self._ruling)
 
     def freeze(self, args: str | bytes) -> bytes:
         """Validate what the model asks, so that nobody is asked what cannot be answered."""

@@ -43,6 +43,15 @@ class OneStrand:
         del scene, strand
         raise BadTool(f"this agent has no place to move to: {moves[0]!r}")
 
+    def lacks(self, scene: Scene) -> Sequence[str]:
+        """Say what the run has that only a planner or a machine goes on with."""
+        logs = scene.transcript.strands
+        return [
+            f"its strand {strand.name!r} is one that {type(self).__name__} cannot go on with"
+            for strand in scene.run.strands
+            if strand.name != e.MAIN or logs[strand.name].data is not None
+        ]
+
     def failed(self, strand: str, error: str) -> Change | None:
         """Let the run fail with its only strand."""
         del strand, error

@@ -20,7 +20,7 @@ from sayso.domain import events as e
 from sayso.domain.digest import encode_value
 from sayso.domain.tree import Kept, decode_kept, encode_kept
 from sayso.engine.ports import Answer, Change, Intervention, Model, Prompt, Reading, Scene, Tool
-from sayso.errors import BadAgent, ModelFailed
+from sayso.errors import BadAgent, BadValue, ModelFailed
 
 NO_COMMANDS: Mapping[str, Tool] = MappingProxyType({})
 
@@ -116,6 +116,32 @@ class Machine(Agent):
         tree = self._tree(scene)
         tree.move(strand, moves)
         return tree.events
+
+    def lacks(self, scene: Scene) -> Sequence[str]:
+        """Say which instances are, or are about to be, where there is no node now, and which know
+        what does not fit their node.
+        """
+        logs = scene.transcript.strands
+        found = [(strand.name, logs[strand.name].data) for strand in scene.run.strands]
+        return [
+            f"its instance {name!r} {why}"
+            for name, data in found
+            if data is not None and (why := self._lack(data))
+        ]
+
+    def _lack(self, data: bytes) -> str:
+        kept = decode_kept(data)
+        if kept is None:
+            return "is none: what is kept of it is something else"
+        leads = "" if kept.leaving is None else kept.leaving.to
+        gone = next((name for name in (kept.node, leads) if name and name not in self.nodes), "")
+        if gone:
+            return f"is at, or goes to, {gone!r}, which {self.name!r} does not have now"
+        try:
+            self.nodes[kept.node].freeze(bytes(kept.state))
+        except BadValue as error:
+            return f"has a state that does not fit {kept.node!r} any more ({error})"
+        return ""
 
     def failed(self, strand: str, error: str) -> Change | None:
         """End an instance whose model has failed, and tell its parent; with the root, the run."""

@@ -107,6 +107,12 @@ class Planner(Agent):
     def __repr__(self) -> str:
         return f"<planner {self.name!r}>"
 
+    def lacks(self, scene: Scene) -> Sequence[str]:
+        """Say whether what the run keeps is no plan of a planner."""
+        data = scene.transcript.strands[e.MAIN].data
+        no_plan = data is not None and plan_of(scene.transcript) is None
+        return ["what it keeps is no plan that this version can read"] if no_plan else []
+
     def next(self, scene: Scene, strand: str) -> Prompt | Change:
         """Ask for a plan, for an item's result, for a reply, or for the run's result."""
         messages = scene.transcript.messages(strand)

@@ -13,7 +13,9 @@ from sayso.domain.value import Principal, Value
 from sayso.errors import BadPolicy
 
 EXPECTED = ("proceed", "hold", "forbid")
-_KEYS = ("name", "tool", "args", "by", "agent", "project", "risk", "expect", "approvers")
+_KEYS = ("name", "tool", "args", "by", "agent", "project", "risk", "expect")
+_OF_HOLD = ("approvers", "quorum", "not_requester")
+"""What an example may say of how a person is asked."""
 
 
 class Case(Value, frozen=True, kw_only=True):
@@ -26,6 +28,9 @@ class Case(Value, frozen=True, kw_only=True):
     """One of `EXPECTED`."""
     approvers: tuple[str, ...] | None = None
     """Who should be asked; None if the example does not say."""
+    quorum: int | None = None
+    """How many of them have to say yes; None if the example does not say."""
+    not_requester: bool | None = None
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +41,17 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...]
     rule: str
     why: str
+    quorum: int = 1
+    not_requester: bool = False
 
     @property
     def ok(self) -> bool:
         """Tell whether that is what was expected."""
         case = self.case
         asked = case.approvers is None or set(case.approvers) == set(self.approvers)
-        return case.expect == self.found and asked
+        many = case.quorum in (None, self.quorum)
+        eyes = case.not_requester in (None, self.not_requester)
+        return case.expect == self.found and asked and many and eyes
 
 
 def try_case(policy: Policy, case: Case) -> Tried:
@@ -54,7 +63,15 @@ def try_case(policy: Policy, case: Case) -> Tried:
             return Tried(case=case, found="forbid", approvers=(), rule="", why=why)
         case Require() as ruling:
             asked = ruling.approvers or ("owner",)
-            return Tried(case=case, found="hold", approvers=asked, rule=ruling.rule, why=ruling.why)
+            return Tried(
+                case=case,
+                found="hold",
+                approvers=asked,
+                rule=ruling.rule,
+                why=ruling.why,
+                quorum=ruling.quorum,
+                not_requester=ruling.not_requester,
+            )
 
 
 def read_cases(source: Source, node: Any) -> list[Case]:
@@ -63,7 +80,7 @@ def read_cases(source: Source, node: Any) -> list[Case]:
 
 
 def _case(source: Source, node: Any) -> Case:
-    found = source.mapping(node, "tests", _KEYS)
+    found = source.mapping(node, "tests", (*_KEYS, *_OF_HOLD))
     for key in ("tool", "expect"):
         if key not in found:
             raise source.refusal(node, key, "an example call needs it")
@@ -76,6 +93,10 @@ def _case(source: Source, node: Any) -> Case:
         if key in texts and texts[key] not in known:
             said = f"{texts[key]!r} is none of {', '.join(known)}"
             raise source.refusal(found[key], key, said)
+    expect = texts["expect"]
+    for key in _OF_HOLD:
+        if key in found and expect != "hold":
+            raise source.refusal(found[key], key, f"nobody is asked where {expect} is expected")
     return Case(
         name=texts.get("name") or texts["tool"],
         line=line_of(node),
@@ -88,8 +109,14 @@ def _case(source: Source, node: Any) -> Case:
             run_id="run_example",
             risk=texts.get("risk", "medium"),
         ),
-        expect=texts["expect"],
-        approvers=_approvers(source, found, texts["expect"]),
+        expect=expect,
+        approvers=_approvers(source, found),
+        quorum=source.whole(found["quorum"], "quorum") if "quorum" in found else None,
+        not_requester=(
+            source.flag(found["not_requester"], "not_requester")
+            if "not_requester" in found
+            else None
+        ),
     )
 
 
@@ -101,12 +128,10 @@ def _args(source: Source, found: dict[str, Any]) -> Any:
     return source.value(found["args"], "args")
 
 
-def _approvers(source: Source, found: dict[str, Any], expect: str) -> tuple[str, ...] | None:
+def _approvers(source: Source, found: dict[str, Any]) -> tuple[str, ...] | None:
     if "approvers" not in found:
         return None
     node = found["approvers"]
-    if expect != "hold":
-        raise source.refusal(node, "approvers", f"nobody is asked where {expect} is expected")
     nodes = source.items(node, "approvers") if node.id == "sequence" else [node]
     names = [source.text(one, "approvers") for one in nodes]
     try:

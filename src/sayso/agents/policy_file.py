@@ -188,13 +188,33 @@ def _condition(source: Source, node: Any, key: str) -> CelCondition:
         raise source.refusal(line_of(node) + within, key, str(error)) from None
 
 
+def _ladder(source: Source, node: Any, key: str) -> list[tuple[str | float, list[str]]]:
+    found: list[tuple[str | float, list[str]]] = []
+    for one in source.items(node, key):
+        rung = source.mapping(one, key, ("after", "to"))
+        for word in ("after", "to"):
+            if word not in rung:
+                raise source.refusal(one, word, "each of them says after how long, and to whom")
+        after = source.duration(rung["after"], "after")
+        found.append((after, _names(source, rung["to"], "to")))
+    return found
+
+
 KEYS: dict[str, Callable[[Source, Any, str], Any]] = {
     "tool": Source.text,
     "when": _condition,
     "forbid": Source.text,
     "approvers": _names,
+    "quorum": Source.whole,
+    "reject_quorum": Source.whole,
+    "not_requester": Source.flag,
     "within": Source.duration,
     "on_silence": Source.text,
+    "start_by": Source.duration,
+    "remind_every": Source.duration,
+    "escalate_after": Source.duration,
+    "escalate_to": _names,
+    "escalate": _ladder,
     "on_reject": Source.text,
     "risk": Source.text,
     "title": Source.text,

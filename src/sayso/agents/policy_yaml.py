@@ -24,6 +24,7 @@ DEPTH_MAX = 32
 _TAG = "tag:yaml.org,2002:"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]+)?")
 _DURATION = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 _INDICATOR = {"int": "a number", "float": "a number", "bool": "yes or no", "null": "nothing"}
 
 
@@ -131,6 +132,13 @@ class Source:
             raise self.refusal(node, key, "write true or false")
         return bool(node.value == "true")
 
+    def whole(self, node: Any, key: str) -> int:
+        """Read a whole number, written plainly."""
+        self._look(node, key)
+        if node.tag != f"{_TAG}int" or not _WHOLE.fullmatch(node.value):
+            raise self.refusal(node, key, "write a whole number, such as 2")
+        return int(node.value)
+
     def duration(self, node: Any, key: str) -> str | float:
         """Read a duration as a text, or a plain number of seconds."""
         if node.id == "scalar" and node.tag in (f"{_TAG}int", f"{_TAG}float"):
@@ -185,6 +193,7 @@ def _is_number(text: str) -> bool:
 
 def _hint(node: Any) -> str:
     # What people write who mean `user:ann`.
-    if node.id == "mapping" and len(node.value) == 1 and node.value[0][0].value == "user":
-        return ": write user:ann, without a space"
+    kinds = {"user": "user:ann", "role": "role:finance"}
+    if node.id == "mapping" and len(node.value) == 1 and node.value[0][0].value in kinds:
+        return f": write {kinds[node.value[0][0].value]}, without a space"
     return ""

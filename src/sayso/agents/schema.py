@@ -3,16 +3,21 @@
 Rule 1: arguments are validated as JSON, dumped once, and those bytes are what counts from then on.
 Rule 2: bytes that would not be read back as what was dumped are refused, because what a person is
 shown must be what the tool is called with.
+Rule 3: of a tool that takes secrets, no error quotes what it was given.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
-from sayso.agents.signature import REQUIRED, Parameter, check_open
-from sayso.domain.digest import decode_value, encode_value
+from sayso.agents.signature import REQUIRED, Parameter, takes_secret
+from sayso.agents.wrapping import is_secret, is_write_only, reveal, wrap
+from sayso.domain.digest import decode_value, encode_value, same_but_for_order
+from sayso.domain.secret import unwrap
 from sayso.errors import BadAgent, BadTool, BadValue, describe
 
 if TYPE_CHECKING:
@@ -28,44 +33,66 @@ class Arguments:
 
     def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
         self._tool = tool
+        self._what = f"the arguments of {tool!r}"
         # Fields get names of our own, so that a parameter may be called `json` or `_x`.
         self._fields = {f"a{n}": parameter.name for n, parameter in enumerate(parameters)}
         self._model = _make_model(tool, self._fields, parameters)
         self.schema: dict[str, Any] = _make_schema(self._model, tool)
-        for parameter in parameters:
-            # Once more: by now every type that a field names is there.
-            check_open(parameter.hint, parameter.name, tool)
+        # By now every type that a field names is there.
+        hints = [parameter.hint for parameter in parameters]
+        self.secret = is_write_only(self.schema) or any(map(takes_secret, hints))
+        """Whether any of them is a secret, or may have one in it."""
 
     def freeze(self, value: dict[str, Any]) -> bytes:
-        """Validate arguments and dump them, or raise `BadValue` saying what does not fit."""
+        """Validate arguments and dump them, or raise `BadValue` saying what does not fit. Secrets
+        are in the open, as `domain/secret.py` says.
+        """
         data = encode_value(value)
-        return _guarded(lambda: self._freeze(data), f"the arguments of {self._tool!r} do not fit")
+        return self._guard(
+            lambda: self._freeze(data), f"the arguments of {self._tool!r} do not fit"
+        )
 
     def parse(self, data: bytes) -> dict[str, Any]:
         """Make keyword arguments of frozen bytes."""
-        model = _guarded(
-            lambda: self._model.model_validate_json(data),
-            f"the arguments of {self._tool!r} do not fit it any more",
-        )
-        again = _guarded(lambda: _dump(model), f"the arguments of {self._tool!r} changed")
-        if again != data and _unordered(decode_value(again)) != _unordered(decode_value(data)):
+        model = self._guard(lambda: self._read(data), f"{self._what} do not fit it any more")
+        again = self._guard(lambda: self._dump(model), f"{self._what} changed")
+        if not same_but_for_order(again, data):
             raise BadValue(f"{self._tool!r} reads its arguments otherwise than they were shown")
         return {name: getattr(model, field) for field, name in self._fields.items()}
 
     def _freeze(self, data: bytes) -> bytes:
         first = self._model.model_validate_json(data)
-        frozen = _dump(first)
-        second = _guarded(
-            lambda: self._model.model_validate_json(frozen),
-            f"{self._tool!r} cannot read back its own arguments",
+        frozen = self._dump(first)
+        second = self._guard(
+            lambda: self._read(frozen), f"{self._tool!r} cannot read back its own arguments"
         )
-        # Equal objects with unequal bytes are sets, which have no order of their own.
-        if _dump(second) != frozen and second != first:
+        # Equal objects with unequal bytes are sets, which have no order of their own. Unequal
+        # objects with equal bytes have a secret that hides from us as well.
+        if second != first and (self.secret or self._dump(second) != frozen):
             raise BadValue(
-                f"the arguments of {self._tool!r} change each time they are validated, so what "
+                f"{self._what} change each time they are validated, so what "
                 "is shown would not be what is executed"
             )
         return frozen
+
+    def _read(self, data: bytes) -> BaseModel:
+        return self._model.model_validate_json(unwrap(data) if self.secret else data)
+
+    def _dump(self, model: BaseModel) -> bytes:
+        plain = _dump(model, "json")
+        return encode_value(wrap(plain, _dump(model, "python")) if self.secret else plain)
+
+    def _guard(self, act: Any, what: str) -> Any:
+        if not self.secret:
+            return _guarded(act, what)
+        try:
+            return act()
+        except BadValue:
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - as below.
+            said = _discreet(error, set(self.schema.get("properties", ())))
+        # Out here, so that nothing hangs on to what the error knows.
+        raise BadValue(f"{what}: {said}")
 
 
 class Output:
@@ -143,16 +170,6 @@ def _keys(data: bytes) -> set[str]:
     return set(cast("dict[str, Any]", value)) if type(value) is dict else set()
 
 
-def _unordered(value: Any) -> Any:
-    """Make values comparable that differ only in the order of what may have been a set."""
-    if isinstance(value, dict):
-        return {key: _unordered(child) for key, child in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        children = [_unordered(child) for child in cast("list[Any]", value)]
-        return sorted(encode_value(child).decode() for child in children)
-    return value
-
-
 def _make_model(
     tool: str, fields: dict[str, str], parameters: Sequence[Parameter]
 ) -> type[BaseModel]:
@@ -162,10 +179,7 @@ def _make_model(
     # error there, too.
     config = ConfigDict(extra="forbid", validate_default=True)
     definitions: dict[str, Any] = {
-        field: (
-            _annotated(parameter),
-            ... if parameter.default is REQUIRED else parameter.default,
-        )
+        field: (_annotated(parameter), _default(parameter))
         for field, parameter in zip(fields, parameters, strict=True)
     }
     try:
@@ -183,6 +197,17 @@ def _annotated(parameter: Parameter) -> Any:
     notes = [Field(description=note) if isinstance(note, str) else note for note in notes]
     # The first alias is the weakest: one that the user gave in the notes wins.
     return Annotated[(kind, Field(alias=parameter.name), *notes)]  # pyright: ignore  # noqa: PGH003
+
+
+def _default(parameter: Parameter) -> Any:
+    from pydantic import Field
+
+    if parameter.default is REQUIRED:
+        return ...
+    if not is_secret(parameter.default):
+        return parameter.default
+    # Made when it is needed, so that no schema has it, and as JSON, as any other argument.
+    return Field(default_factory=partial(reveal, parameter.default))
 
 
 def _make_schema(model: type[BaseModel], tool: str) -> dict[str, Any]:
@@ -211,10 +236,8 @@ def _generator() -> Any:
     return Plain
 
 
-def _dump(model: BaseModel) -> bytes:
-    return encode_value(
-        model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
-    )
+def _dump(model: BaseModel, mode: str) -> dict[str, Any]:
+    return model.model_dump(mode=mode, by_alias=True, round_trip=True, warnings=False)
 
 
 def _guarded(act: Any, what: str) -> Any:
@@ -246,3 +269,30 @@ def _problem(kind: str, loc: tuple[int | str, ...], message: str) -> str:
     if kind == "missing":
         return f"{where!r} is missing"
     return f"{where}: {message}" if where else message
+
+
+_HARMLESS = re.compile(
+    "missing|extra_forbidden|[a-z]+_type|(string|too|bytes)_(short|long|too_short|too_long)"
+    "|(greater|less)_than(_equal)?|multiple_of|finite_number"
+)
+"""Kinds of problems that pydantic describes by the schema alone."""
+
+
+def _discreet(error: BaseException, names: set[str]) -> str:
+    """Say what is wrong with arguments, and nothing of what is in them."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return f"a validator raised {type(error).__name__}"
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    said = [_discreet_one(one["type"], one["loc"], one["msg"], names) for one in found]
+    return "; ".join(list(dict.fromkeys(said))[:PROBLEMS_MAX])
+
+
+def _discreet_one(kind: str, loc: tuple[int | str, ...], message: str, names: set[str]) -> str:
+    if not loc or loc[0] not in names:
+        # A name that is not ours may be anything, a secret included.
+        return "there is an argument that it does not know"
+    if kind == "missing" and len(loc) == 1:
+        return f"{loc[0]!r} is missing"
+    return f"{loc[0]}: {message if _HARMLESS.fullmatch(kind) else 'it does not fit'}"

@@ -27,6 +27,7 @@ from sayso.domain.hold import (
 from sayso.domain.value import Principal
 from sayso.engine.decide import Decide, what_stands
 from sayso.engine.desk import Desk
+from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import is_run_id
 from sayso.engine.people import Records
 from sayso.errors import (
@@ -70,6 +71,12 @@ class SignInDesk:
         self._desk = desk
         self._signed_in = signed_in
 
+    @property
+    def door(self) -> DoorKeeper:
+        """Where those are written down who are refused."""
+        return self._desk.door
+
+    @guarded("sign_in")
     async def url(self, hold: str, *, by: Principal) -> str:
         """Say where the person whom a hold asks signs in; see `Sayso.sign_in_url`."""
         found, ask, person = await self._asked(hold, by)
@@ -79,6 +86,7 @@ class SignInDesk:
         scopes = dict.fromkeys((*ask.scopes, *granted))
         return client.authorization_url(hold, person.id, scopes, now=self._store.now())
 
+    @guarded("oauth_callback", named=False)
     async def come_back(
         self,
         state: str,

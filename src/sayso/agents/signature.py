@@ -27,6 +27,9 @@ from typing import (
 import msgspec
 
 from sayso.agents.move import Instance
+from sayso.agents.operand import operand_of
+from sayso.domain.operand import Operand
+from sayso.domain.secret import Secret
 from sayso.engine.ports import Context
 from sayso.errors import BadTool
 
@@ -51,6 +54,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters that are filled in by Sayso, and that no model or person sees."""
     instances: tuple[tuple[str, Any], ...]
     """Those that are given the instance of a machine, and the type of its state."""
+    operands: tuple[tuple[str, Operand], ...]
+    """Those that name files."""
     native: bool
     """Every argument is what its JSON parses to, so that calling needs no validation."""
 
@@ -76,10 +81,11 @@ def read_signature(
     fn: Callable[..., Any], name: str, scope: Mapping[str, Any] | None = None
 ) -> Signature:
     """Resolve a signature; `NameError` if an annotation names something that is not there yet."""
-    names = {"Context": Context, "Instance": Instance, **_globals(fn)}
+    names = {"Context": Context, "Instance": Instance, "Secret": Secret, **_globals(fn)}
     arguments: list[Parameter] = []
     contexts: list[str] = []
     instances: list[tuple[str, Any]] = []
+    operands: list[tuple[str, Operand]] = []
     for parameter in read_parameters(fn, name):
         hint = _resolve(parameter, names, scope, name)
         if is_context(hint):
@@ -88,7 +94,8 @@ def read_signature(
         if Instance in (hint, get_origin(hint)):
             instances.append((parameter.name, _state_kind(hint)))
             continue
-        check_open(hint, parameter.name, name)
+        if (operand := operand_of(hint, parameter.name, name)) is not None:
+            operands.append((parameter.name, operand))
         if parameter.default is None:
             hint = _optional(hint)
         arguments.append(Parameter(name=parameter.name, hint=hint, default=parameter.default))
@@ -96,6 +103,7 @@ def read_signature(
         parameters=tuple(arguments),
         contexts=tuple(contexts),
         instances=tuple(instances),
+        operands=tuple(operands),
         native=all(is_native(argument.hint) for argument in arguments),
     )
 
@@ -114,16 +122,11 @@ def _state_kind(hint: Any) -> Any:
     return None if plain else parts[0]
 
 
-def check_open(hint: Any, parameter: str, tool: str) -> None:
-    """Refuse types that hide their value: people would decide on asterisks, and the tool would be
-    called with them, because what is shown is what is executed.
+def takes_secret(hint: Any) -> bool:
+    """Tell whether a value of this type is a secret, or has one in it, as far as can be seen
+    without pydantic: `Secret`, and pydantic's own types that hide their value.
     """
-    if _hides(hint, set()):
-        raise BadTool(
-            f"{parameter!r} of the tool {tool!r} hides its value (SecretStr, SecretBytes): the "
-            "tool would be called with asterisks. Take a plain type, or leave secrets to "
-            "Sayso(deps=...), where no model and no journal sees them"
-        )
+    return _hides(hint, set())
 
 
 def _hides(hint: Any, seen: set[int]) -> bool:
@@ -132,11 +135,12 @@ def _hides(hint: Any, seen: set[int]) -> bool:
         return False
     seen.add(id(hint))
     if isinstance(hint, type) and any(
-        (base.__module__, base.__name__) == ("pydantic.types", "_SecretBase")
+        base is Secret or (base.__module__, base.__name__) == ("pydantic.types", "_SecretBase")
         for base in hint.__mro__
     ):
         return True
-    parts = [*get_args(hint), get_origin(hint), *_fields(hint)]
+    named = [getattr(hint, name, None) for name in ("__value__", "__supertype__")]
+    parts = [*get_args(hint), get_origin(hint), *named, *_fields(hint)]
     return any(_hides(part, seen) for part in parts if part is not None)
 
 
@@ -161,7 +165,7 @@ def is_native(hint: Any) -> bool:
         return True
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return is_native(parts[0]) and all(isinstance(part, str) for part in parts[1:])
+        return is_native(parts[0]) and all(isinstance(part, str | Operand) for part in parts[1:])
     if origin is Literal:
         return all(type(part) in _LITERALS for part in parts)
     if origin in (Union, types.UnionType, list):

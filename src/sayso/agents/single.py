@@ -13,10 +13,13 @@ from sayso.agents.driver import OneStrand
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.message import AssistantMessage, Message, UserMessage
 from sayso.engine.ports import Answer, AskedCall, Prompt, Reading, Scene, Tool
-from sayso.errors import ModelFailed
+from sayso.engine.vault import Vault
+from sayso.errors import BadKeys, ModelFailed
 
 NAME = "sayso.single"
 """The agent that such runs belong to."""
+LOOK_S = 1.0
+"""How often to look whether arguments can be read by now."""
 REF = "1.0"
 """The place of the one call in its run."""
 
@@ -26,8 +29,21 @@ def describe_call(tool: str, args: Any) -> str:
     return encode_value({"tool": tool, "args": args}).decode()
 
 
+def describe_secret_call(vault: Vault, tool: str, args: Any, scope: str) -> str:
+    """Write a call of a tool that takes secrets down, with its arguments sealed as a whole.
+
+    Which of them are secret is not known before they are frozen. The same scope gives the same
+    text, so that a retry is known by it.
+    """
+    sealed = vault.seal_secret(_scope(tool, scope), encode_value(args))
+    return encode_value({"tool": tool, "sealed": sealed, "scope": scope}).decode()
+
+
 class _SingleModel:
     name = NAME
+
+    def __init__(self, agent: SingleCall) -> None:
+        self._agent = agent
 
     async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
         del emit
@@ -37,8 +53,23 @@ class _SingleModel:
         if not isinstance(first, UserMessage):
             raise ModelFailed("a run of one call begins with that call")
         wanted = decode_value(first.text)
-        args = encode_value(wanted["args"]).decode()
-        return Answer(calls=(AskedCall(tool=wanted["tool"], args=args),))
+        args = encode_value(wanted["args"]) if "args" in wanted else await self._open(wanted)
+        return Answer(calls=(AskedCall(tool=wanted["tool"], args=args.decode()),))
+
+    async def _open(self, wanted: dict[str, str]) -> bytes:
+        """Open sealed arguments; where that cannot be done, wait for a worker that can."""
+        scope = _scope(wanted["tool"], wanted["scope"])
+        vault = self._agent.vault
+        while True:
+            try:
+                return vault.open_secret(scope, wanted["sealed"])
+            except BadKeys as error:
+                vault.say_shut(scope, "the key of its arguments", error)
+                await vault.rest(LOOK_S)
+
+
+def _scope(tool: str, scope: str) -> str:
+    return f"gate/{tool}/{scope}"
 
 
 class SingleCall(OneStrand):
@@ -51,8 +82,10 @@ class SingleCall(OneStrand):
     check_for_intervention = None
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
-        self.model = _SingleModel()
+        self.model = _SingleModel(self)
         self.tools = dict(tools)
+        self.vault = Vault()
+        """Opens the arguments of tools that take secrets; set by `app` once the store is open."""
 
     def prompt(self, messages: tuple[Message, ...]) -> Prompt:
         """Give the conversation as it is."""

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from sayso.agents.answered import Answered, read_answered
 from sayso.agents.move import Instance
+from sayso.agents.operand import name_files
 from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import SignIn
+from sayso.domain.operand import OperandFile
 from sayso.domain.question import Question
 from sayso.domain.ruling import HIGH, RISKS, Require, duration_ms, require
 from sayso.engine.context import Suspend, Wanted
@@ -79,6 +81,7 @@ class FunctionTool(Generic[P, R]):
         durable: bool = False,
         answered: Answered | None = None,
         sign_in: SignIn | None = None,
+        effect_declared: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
@@ -87,6 +90,7 @@ class FunctionTool(Generic[P, R]):
         self.description = description
         self.version = version
         self.effect = effect
+        self.effect_declared = effect_declared
         self.risk = risk
         self.timeout_ms = timeout_ms
         self.approval = approval
@@ -114,6 +118,11 @@ class FunctionTool(Generic[P, R]):
         """Whether its target can be asked if a call happened."""
         return self._probe is not None
 
+    @property
+    def takes_secrets(self) -> bool:
+        """Whether any of its arguments is a secret, or has one in it."""
+        return not self._signature.native and self._arguments.secret
+
     def check(self) -> None:
         """Resolve what was not there yet when the tool was made, or raise `BadTool`."""
         if self._probe is not None:
@@ -135,6 +144,17 @@ class FunctionTool(Generic[P, R]):
         if value is None or value == {}:
             return b"{}"
         return self._arguments.freeze(self._object(value))
+
+    def operands(self, args: bytes) -> tuple[OperandFile, ...]:
+        """List the files that frozen arguments name; none if it declares none."""
+        marked = self._signature.operands
+        if not marked:
+            return ()
+        given = self._object(decode_value(args))
+        if missing := [at for at, _ in marked if at not in given]:
+            # Frozen arguments have all of them. An alias would keep a file from being looked at.
+            raise BadValue(f"{missing[0]!r} names a file, and is not among the arguments")
+        return tuple([file for at, how in marked for file in name_files(at, how, given[at])])
 
     def ask(self, args: bytes) -> Wanted | None:
         """Say what it asks instead of having a body; None if it has one."""
@@ -235,6 +255,14 @@ def tool(
     on_silence: str = ...,
     on_reject: str = ...,
     approvers: Iterable[str] | None = ...,
+    quorum: int = ...,
+    reject_quorum: int = ...,
+    not_requester: bool = ...,
+    start_by: str | float | None = ...,
+    remind_every: str | float | None = ...,
+    escalate_after: str | float | None = ...,
+    escalate_to: Iterable[str] | None = ...,
+    escalate: Iterable[tuple[str | float, str | Iterable[str]]] = ...,
     editable: bool = ...,
     title: str = ...,
     why: str = ...,
@@ -254,8 +282,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. Its signature is what models see; its docstring, why.
 
     `approval=True` asks a person before every call, in the words of the options after it: who
-    (`approvers`), how long they have (`within`), what silence means (`on_silence`), what the run
-    does after a no (`on_reject`), whether they may change the arguments (`editable`).
+    (`approvers`), how many of them (`quorum`, `reject_quorum`), whether whoever asked may be one
+    (`not_requester`), how long they have (`within`), what silence means (`on_silence`), who is
+    asked as well by then (`escalate_after` and `escalate_to`, `escalate`), how long a yes is good
+    (`start_by`), what the run does after a no (`on_reject`), whether they may change the arguments
+    (`editable`).
     `effect` says what a second call would do: `"none"`, `"keyed"` or `"once"`, the default.
     `probe` asks the target whether a call happened: it returns `Happened`, `NotHappened` or None.
 
@@ -280,13 +311,6 @@ def make_tool(
     approval: bool = False,
     effect: str | None = None,
     risk: str = "medium",
-    within: str | float | None = None,
-    on_silence: str = "reject",
-    on_reject: str = "tell",
-    approvers: Iterable[str] | None = None,
-    editable: bool = True,
-    title: str = "",
-    why: str = "",
     timeout: str | float = "5m",
     probe: Callable[..., Any] | None = None,
     asks_max: int = 1,
@@ -298,18 +322,14 @@ def make_tool(
     client: bool = False,
     asks: str | Question | None = None,
     sign_in: str | SignIn | None = None,
+    **words: Any,
 ) -> FunctionTool[..., Any]:
-    """Make a tool of a function whose annotations may also name what is in `scope`."""
+    """Make a tool of a function whose annotations may also name what is in `scope`. `words` say who
+    is asked, and how.
+    """
     name = _name(fn, name)
-    words: dict[str, Any] = {
-        "approvers": approvers,
-        "within": within,
-        "on_silence": on_silence,
-        "on_reject": on_reject,
-        "editable": editable,
-        "title": title,
-        "why": why,
-    }
+    if unknown := words.keys() - _SILENT_WORDS.keys():
+        raise TypeError(f"the tool {name!r} got what no tool knows: {', '.join(sorted(unknown))}")
     _check_options(name, risk, asks_max, version)
     _check_durable(name, fn, durable=durable, answered=blocking or client)
     said = {} if approval is True else {**words, "risk": risk, "editable": False}
@@ -329,18 +349,28 @@ def make_tool(
         durable=durable,
         answered=answered,
         sign_in=_sign_in(name, sign_in),
+        effect_declared=effect is not None,
     )
 
 
 _SILENT_WORDS = {
     "approvers": None,
+    "quorum": 1,
+    "reject_quorum": 1,
+    "not_requester": False,
     "within": None,
     "on_silence": "reject",
+    "start_by": None,
+    "remind_every": None,
+    "escalate_after": None,
+    "escalate_to": None,
+    "escalate": (),
     "on_reject": "tell",
     "editable": True,
     "title": "",
     "why": "",
 }
+"""What can be said of who is asked, and what it is if nothing is said."""
 
 
 def _approval(name: str, approval: bool, risk: str, words: dict[str, Any]) -> Require | None:  # noqa: FBT001

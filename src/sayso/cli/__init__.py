@@ -22,7 +22,7 @@ CANNOT = 2
 """Exit code: it could not be done. Click uses the same for a wrong command line."""
 INTERRUPTED = 130
 
-_COMMANDS = ("adopt", "audit", "demo", "export", "policy", "show")
+_COMMANDS = ("adopt", "audit", "demo", "desk-key", "doctor", "export", "policy", "show")
 
 
 class _Sayso(click.Group):
@@ -36,7 +36,8 @@ class _Sayso(click.Group):
         del ctx
         if cmd_name not in _COMMANDS:
             return None
-        found: click.Command = getattr(importlib.import_module(f"sayso.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        found: click.Command = getattr(importlib.import_module(f"sayso.cli.{module}"), module)
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -90,9 +91,12 @@ def main(ctx: click.Context) -> None:
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
       sayso audit verify pay.db       check that no journal was changed
+      sayso audit export pay.db       write who decided what
       sayso export RUN --db pay.db    write a whole run as signed JSON
       sayso adopt FILE --db pay.db    take in a run from another store
       sayso policy test policy.yaml   try a policy file out
+      sayso doctor pay:app            look a store and an app over
+      sayso desk-key new desk.key     make a key that signs what people decide
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

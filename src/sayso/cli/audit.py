@@ -1,4 +1,4 @@
-"""`sayso audit`: check that a store is as it was written."""
+"""`sayso audit`: check that a store is as it was written, and what else auditors ask for."""
 
 from __future__ import annotations
 
@@ -10,38 +10,66 @@ from pathlib import Path
 import click
 import msgspec
 
+from sayso.app import Sayso
+from sayso.cli.audit_export import export_command, refused_command
+from sayso.cli.audit_retain import retain_command
+from sayso.cli.audit_seal import key_command, seal_command
 from sayso.cli.opened import STORE, opened
 from sayso.cli.plain import plain
-from sayso.store.audit import Fault, Report, verify
+from sayso.store.audit import Fault, Report
 from sayso.store.base import PAGE_MAX, RunQuery, Store
 
 FAULTS_FOUND = 1
 FAULTS_SHOWN = 20
 
 
-@click.group(short_help="Check that no journal was changed.")
+@click.group(short_help="Check, seal and export what was decided.")
 def audit() -> None:
-    """Check that a store is as it was written."""
+    """Check that a store is as it was written, seal it, and say who decided what."""
+
+
+for command in (export_command, key_command, refused_command, retain_command, seal_command):
+    audit.add_command(command)
 
 
 @audit.command("verify")
 @click.argument("store", type=STORE)
+@click.option(
+    "--seals",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Seals that were kept elsewhere, as `sayso audit seal --out` writes them.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="A public key to trust, as `sayso audit key` prints it; else those of the store.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as one JSON object.")
 @click.pass_context
-def verify_command(ctx: click.Context, store: Path, as_json: bool) -> None:  # noqa: FBT001
-    """Check every journal of the STORE: its hash chain, and that its rows say what it says.
+def verify_command(
+    ctx: click.Context,
+    store: Path,
+    seals: Path | None,
+    keys: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Check every journal of the STORE: its hash chain, that its rows say what it says, and every
+    seal over it.
 
-    It finds an entry that was edited, deleted or moved within a run. Whoever can write the file can
-    still remove a whole run, or hash a whole run again: that takes a copy elsewhere to find.
+    It finds an entry that was edited, deleted or moved within a run. A run that was removed or
+    hashed again, and an end that was cut off, are found as far as a seal covers them; whoever can
+    write the store can cut its seals as well, and that takes --seals to find.
 
     Exits with 0 if all is well, 1 if there are faults, 2 if the store cannot be read.
 
     \b
     Examples:
       sayso audit verify pay.db
+      sayso audit verify pay.db --seals pay.seals --key 5f1c...
       sayso audit verify pay.db --json | jq .faults
     """  # noqa: D301
-    report = asyncio.run(_verify(store))
+    report = asyncio.run(_verify(store, seals, keys))
     if as_json:
         click.echo(json.dumps({"ok": report.ok, **msgspec.to_builtins(report)}))
     else:
@@ -50,13 +78,17 @@ def verify_command(ctx: click.Context, store: Path, as_json: bool) -> None:  # n
         ctx.exit(FAULTS_FOUND)
 
 
-async def _verify(path: Path) -> Report:
-    async with opened(path) as store:
+async def _verify(path: Path, seals: Path | None, keys: tuple[str, ...]) -> Report:
+    async with opened(path) as store, Sayso(store, work=False) as app:
         if not sys.stderr.isatty():
-            return await verify(store)
+            return await app.audit.verify(seals=seals, keys=keys)
         runs = await _count(store)
         with click.progressbar(length=runs, label="Checking runs", file=sys.stderr) as bar:
-            return await verify(store, lambda report: bar.update(report.runs - bar.pos))
+            return await app.audit.verify(
+                seals=seals,
+                keys=keys,
+                progress=lambda report: bar.update(report.runs - bar.pos),
+            )
 
 
 async def _count(store: Store) -> int:
@@ -72,7 +104,12 @@ def _print(path: Path, report: Report) -> None:
     checked = f"{_many(report.entries, 'entry', 'entries')} in {_many(report.runs, 'run', 'runs')}"
     erased = f"; {_many(report.redacted, 'was', 'were')} erased" if report.redacted else ""
     if report.ok:
-        click.echo(f"{name}: {checked}, all as written{erased}.")
+        sealed = (
+            f"; {_many(report.seals, 'seal covers', 'seals cover')} {report.sealed:,} of them"
+            if report.seals
+            else ""
+        )
+        click.echo(f"{name}: {checked}, all as written{erased}{sealed}.")
         return
     faults = _many(len(report.faults), "fault", "faults")
     click.echo(click.style(f"{name}: {faults} in {checked}{erased}.", fg="red"))

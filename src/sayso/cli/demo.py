@@ -23,8 +23,8 @@ from sayso.cli.opened import opened
 from sayso.cli.plain import drawn, plain
 from sayso.cli.show import print_run, read_run
 from sayso.cli.timeline import clock, short
-from sayso.domain.events import Recorded
 from sayso.domain.hold import Decision, Verdict, approve, reject
+from sayso.domain.recorded import Recorded
 from sayso.errors import AlreadyDecided, BadValue, SaysoError
 from sayso.store.audit import Report, verify
 from sayso.store.base import RunRow

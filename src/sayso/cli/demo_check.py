@@ -11,6 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import call_id
 from sayso.domain.digest import decode_value
 from sayso.domain.hold import VERDICT_WORDS, Approved, Decision, Verdict
+from sayso.domain.recorded import Recorded
 from sayso.store.audit import Report
 from sayso.store.base import RunRow
 from sayso.store.views import HoldView
@@ -38,7 +39,7 @@ class Story(msgspec.Struct, kw_only=True):
     """What the last agent process said, which had nothing left to do."""
     payments: list[Payment]
     row: RunRow
-    journal: list[e.Recorded]
+    journal: list[Recorded]
     report: Report
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sayso.agents.policy_case import Tried, try_case
+from sayso.agents.policy_case import Case, Tried, try_case
 from sayso.agents.policy_file import load_cases, load_policy
 from sayso.cli.held import Held, read_held
 from sayso.cli.opened import STORE, opened
@@ -103,8 +103,8 @@ def _table(tried: list[Tried]) -> list[str]:
             "ok" if one.ok else "WRONG",
             str(one.case.line),
             brief(one.case.name, 50),
-            _said(one.case.expect, one.case.approvers or ()),
-            _said(one.found, one.approvers) + _because(one),
+            _said(one.case),
+            _said(one) + _because(one),
         )
         for one in tried
     ]
@@ -118,8 +118,12 @@ def _table(tried: list[Tried]) -> list[str]:
     return lines
 
 
-def _said(word: str, approvers: tuple[str, ...]) -> str:
-    return f"{word} for {brief(' or '.join(approvers))}" if approvers else word
+def _said(one: Case | Tried) -> str:
+    word = one.found if isinstance(one, Tried) else one.expect
+    many = f"{one.quorum} of " if one.quorum is not None and one.quorum > 1 else ""
+    who = brief(" or ".join(one.approvers or ())) or ("them" if many else "")
+    eyes = ", but not who asked" if one.not_requester else ""
+    return f"{word}{f' for {many}{who}' if who else ''}{eyes}"
 
 
 def _because(one: Tried) -> str:
@@ -135,8 +139,12 @@ def _as_json(one: Tried) -> str:
             "name": one.case.name,
             "expect": one.case.expect,
             "approvers_expected": one.case.approvers,
+            "quorum_expected": one.case.quorum,
+            "not_requester_expected": one.case.not_requester,
             "found": one.found,
             "approvers": one.approvers,
+            "quorum": one.quorum,
+            "not_requester": one.not_requester,
             "rule": one.rule,
             "why": one.why,
         }

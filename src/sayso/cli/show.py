@@ -13,7 +13,7 @@ from sayso.cli.opened import STORE, opened
 from sayso.cli.plain import plain
 from sayso.cli.timeline import Timeline
 from sayso.domain import codec
-from sayso.domain.events import Recorded
+from sayso.domain.recorded import Recorded
 from sayso.errors import UnknownRun
 from sayso.store.base import RunQuery, RunRow, Store
 from sayso.store.journal import read_journal, recorded

@@ -23,7 +23,8 @@ from sayso.domain.hold import (
     Withdrawn,
 )
 from sayso.domain.question import Question
-from sayso.domain.rendering import render
+from sayso.domain.recorded import Recorded
+from sayso.domain.rendering import By, render
 from sayso.store.views import moment
 
 _COLOURS = {
@@ -53,7 +54,7 @@ class Timeline:
         self._tools: dict[str, str] = {}
         self._full = full
 
-    def lines(self, journal: Iterable[e.Recorded]) -> Iterator[str]:
+    def lines(self, journal: Iterable[Recorded]) -> Iterator[str]:
         """Give a line an entry, with arguments below it, and one for each day: a run may wait for
         weeks.
         """
@@ -66,24 +67,29 @@ class Timeline:
             yield f"{entry.seq:>4}  {clock(entry.at)}  {shown}  {text}"
             yield from self._args(entry)
 
-    def _args(self, entry: e.Recorded) -> Iterator[str]:
+    def _args(self, entry: Recorded) -> Iterator[str]:
         match entry.event:
             case e.TurnTaken(calls=calls):
                 pass
             case e.CommandReceived(call=call):
                 calls = (call,)
-            case e.HoldRevised(args=args):
-                calls = (Call(ref="", tool="", args=args),)
+            case e.HoldRevised(args=args, operands=operands):
+                calls = (Call(ref="", tool="", args=args, operands=operands),)
+            case e.HoldOpened(operands=operands) if operands:
+                calls = (Call(ref="", tool="", operands=operands),)
             case _:
                 calls = ()
         for call in calls:
             if len(calls) > 1:
                 yield f"{' ' * _INDENT}{self._named(call.ref)}"
-            shown = render(bytes(call.args), words=[("agent", "wrote instead", call.text)])
+            words: list[tuple[By, str, str]] = [("agent", "wrote instead", call.text)]
+            # They are listed where somebody is asked about them.
+            files = () if call.ref else call.operands
+            shown = render(bytes(call.args), words=words, operands=files)
             frame = bool(shown.words) or not shown.inspectable
             yield from drawn(shown, _INDENT, frame=frame, full=self._full)
 
-    def describe(self, entry: e.Recorded) -> tuple[str, str]:
+    def describe(self, entry: Recorded) -> tuple[str, str]:
         """Say what an entry is, in one word and in one sentence; both are safe to print."""
         match entry.event:
             case e.RunStarted() as event:
@@ -244,6 +250,8 @@ def _run(event: e.AnyEvent) -> tuple[str, str]:
             return "cancelled", brief(reason)
         case e.EntryRedacted(entry=entry, by=by, reason=reason):
             return "erased", f"entry {entry} by {plain(by)}{_because(reason)}"
+        case e.RunErased(through=through, by=by, reason=reason):
+            return "erased", f"entries 1 to {through} by {plain(by)}{_because(reason)}"
         case _:
             return plain(type(event).__name__), ""
 

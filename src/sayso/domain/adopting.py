@@ -17,6 +17,7 @@ from sayso.domain import bodies
 from sayso.domain import events as e
 from sayso.domain.call import CallState, Effect
 from sayso.domain.hold import Approval, InDoubt
+from sayso.domain.operand import OperandPin
 from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run
 from sayso.domain.settling import Draft
@@ -37,6 +38,8 @@ class Lore:
         self.rulings: dict[str, Require] = {}
         """By whom it was last decided whether each call may start."""
         self.asked: dict[str, e.HoldOpened] = {}
+        self.operands: dict[str, tuple[OperandPin, ...]] = {}
+        """The files of each call that people were last asked about."""
         self._holds: dict[int, e.HoldOpened] = {}
         for event in events:
             self._add(event)
@@ -47,12 +50,15 @@ class Lore:
                 self.effects[event.call] = event.effect
             case e.HoldOpened(then="start"):
                 self._holds[event.hold] = event
+                if event.operands or event.tool_version:
+                    self.operands[event.call] = event.operands
                 # A sign-in counts only where nobody was asked about the call itself.
                 if isinstance(event.ask, Approval | InDoubt) or event.call not in self.asked:
                     self.asked[event.call] = event
                     self.rulings[event.call] = event.ruling
             case e.HoldRevised():
                 self.rulings[self._holds[event.hold].call] = event.ruling
+                self.operands[self._holds[event.hold].call] = event.operands
             case _:
                 pass
 
@@ -100,7 +106,10 @@ def _under_way(
 ) -> list[e.Event]:
     ref, attempt = row.ref, row.attempt
     if not body:
-        return doubt_call(run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, now=now)
+        pins = lore.operands.get(ref, ())
+        return doubt_call(
+            run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, now=now, operands=pins
+        )
     if row.stepping and lore.effects[ref] == Effect.ONCE:
         return bodies.doubt_step(
             run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, digest=row.digest, now=now
@@ -120,6 +129,7 @@ def _ask_again(
             ruling=_again(lore, row),
             policy_version=lore.asked[row.ref].policy_version,
             duplicate_of=lore.asked[row.ref].duplicate_of,
+            operands=lore.operands.get(row.ref, ()),
         )
         for row in rows
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from sayso.domain.digest import decode_value
+from sayso.domain.operand import OperandPin
 from sayso.domain.value import Tagged, Value
 
 
@@ -94,6 +95,8 @@ class Call(Value, frozen=True, kw_only=True):
     """The id that the model's provider gave the call: opaque, and not always unique."""
     text: str = ""
     """What the model wrote where arguments belong, if that was not usable as arguments."""
+    operands: tuple[OperandPin, ...] = ()
+    """The files that its arguments name, if a person is asked about it: its digest covers them."""
 
 
 def call_id(run: str, ref: str) -> str:

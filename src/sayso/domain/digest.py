@@ -51,11 +51,34 @@ def canonical(data: bytes | str) -> bytes:
     return encode_value(decode_value(data))
 
 
+def same_but_for_order(one: bytes, two: bytes) -> bool:
+    """Tell whether two encoded values differ at most in the order of lists: what is a set has no
+    order of its own, and comes out in another one in each process.
+    """
+    if one == two:
+        return True
+    # As bytes: to Python, 1 and 1.0 and True are equal.
+    return encode_value(_unordered(decode_value(one))) == encode_value(
+        _unordered(decode_value(two))
+    )
+
+
 def call_digest(
-    *, project: str, run: str, version: int, tool: str, tool_version: str, args: bytes
+    *,
+    project: str,
+    run: str,
+    version: int,
+    tool: str,
+    tool_version: str,
+    args: bytes,
+    operands: bytes = b"",
 ) -> str:
-    """Name exactly what a person is asked about; a decision carries this."""
-    return _sha256("sayso.call.1", project, run, str(version), tool, tool_version, args)
+    """Name exactly what a person is asked about; a decision carries this.
+
+    `operands` are the files that the arguments name, as `operand.encode_pins` writes them.
+    """
+    parts = (project, run, str(version), tool, tool_version, args)
+    return _sha256("sayso.call.1", *parts, *((operands,) if operands else ()))
 
 
 def ask_digest(*, project: str, run: str, call: str, step: int, ask: bytes) -> str:
@@ -126,6 +149,15 @@ def _check_one(item: Any) -> None:
             _check_text(key)
     else:
         raise BadValue(f"a value of type {kind.__name__} cannot be kept as JSON")
+
+
+def _unordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unordered(child) for key, child in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        children = [_unordered(child) for child in cast("list[Any]", value)]
+        return sorted(encode_value(child).decode() for child in children)
+    return value
 
 
 def _check_text(text: str) -> None:

@@ -10,6 +10,8 @@ it begins with is ours:
         : and more of it                the rest of the line above
         ... 5 lines are folded;         a fold
         - written as numbers: 1 mark    a note
+    Files: 1, as they were [...]        ours
+      path names the file "pay.sh", 9 bytes  a file, with its size and digest
 
 So no argument can draw a line of ours, or of another argument. Lines are broken here, at
 `columns`, because a terminal that breaks them would begin the rest of one at the left.
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sayso.domain.glyph import pieces
-from sayso.domain.rendering import By, Part, Rendering
+from sayso.domain.rendering import By, File, Part, Rendering
 from sayso.domain.value import Value
 
 COLUMNS = 100
@@ -59,6 +61,11 @@ def draw(rendering: Rendering, *, columns: int = COLUMNS, full: bool = False) ->
     yield Drawn(text=head, frame=True)
     for part in rendering.parts:
         yield from pen.part(part, 0)
+    if rendering.files:
+        count = len(rendering.files)
+        yield Drawn(text=f"Files: {count}, as they were when this was asked", frame=True)
+    for file in rendering.files:
+        yield from pen.file(file)
     for by, heading in _BY.items():
         said = [words.part for words in rendering.words if words.by == by]
         if said:
@@ -91,6 +98,9 @@ class _Pen:
             yield from self._broken(indent, "", f"{label}{_measure(part)}")
             yield from self._rows(part, indent + _INDENT)
         yield from self._notes(part, indent)
+
+    def file(self, file: File) -> Iterator[Drawn]:
+        yield from self._broken(_INDENT, "", f"{file.name} names the file {file}")
 
     def _rows(self, part: Part, indent: str) -> Iterator[Drawn]:
         lines = [line for row in part.rows for line in self._broken(indent, "| ", row)]

@@ -19,6 +19,7 @@ from sayso.domain.call import Call, Outcome
 from sayso.domain.grant import Grant
 from sayso.domain.hold import Ask, Decision, Then
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandPin
 from sayso.domain.people import Basis
 from sayso.domain.ruling import Require
 from sayso.domain.value import Principal, RawOrNone, Value
@@ -138,7 +139,7 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     deadline: int | None = None
     policy_version: str = ""
     tool_version: str = ""
-    """Set if it is not the one the call was asked for with."""
+    """Set if the call is not what it was when it was asked for: its tool has changed, or a file."""
     duplicate_of: str = ""
     """The call in doubt that this one would repeat: its ref, or the id of one of another run."""
     trace: str = ""
@@ -146,6 +147,8 @@ class HoldOpened(Event, frozen=True, kw_only=True, tag="hold.opened.1"):
     together: bool = False
     step: int = 0
     """The place in the call's body where it is asked."""
+    operands: tuple[OperandPin, ...] = ()
+    """The files of the call that it asks about."""
 
 
 class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
@@ -164,6 +167,8 @@ class HoldRevised(Event, frozen=True, kw_only=True, tag="hold.revised.1"):
     of: str = ""
     basis: tuple[Basis, ...] = ()
     policy_version: str = ""
+    operands: tuple[OperandPin, ...] = ()
+    """The files that the new arguments name."""
 
 
 class VoteCast(Event, frozen=True, kw_only=True, tag="vote.cast.1"):
@@ -409,6 +414,28 @@ class EntryRedacted(Event, frozen=True, kw_only=True, tag="entry.redacted.1"):
     at: int
     reason: str = ""
 
+    @property
+    def erases(self) -> range:
+        """The entries whose content this erases."""
+        return range(self.entry, self.entry + 1)
+
+
+class RunErased(Event, frozen=True, kw_only=True, tag="run.erased.1"):
+    """The content of a run was erased: that of every entry up to one, with what its rows had of it.
+    That they were there, and their hashes, remain.
+    """
+
+    by: Principal
+    at: int
+    through: int
+    """The last entry whose content was erased."""
+    reason: str = ""
+
+    @property
+    def erases(self) -> range:
+        """The entries whose content this erases."""
+        return range(1, self.through + 1)
+
 
 AnyEvent = (
     RunStarted
@@ -447,23 +474,9 @@ AnyEvent = (
     | RunFailed
     | RunCancelled
     | EntryRedacted
+    | RunErased
 )
 
 
-class Recorded(Value, frozen=True, kw_only=True):
-    """An event with its place in a run's journal and the store time it was committed at."""
-
-    run_id: str
-    seq: int
-    at: int
-    event: AnyEvent | None
-    """None if the entry was redacted."""
-    position: int = 0
-    """Its place in the order in which the whole store committed."""
-
-    @property
-    def type(self) -> str:
-        """The event's tag without its version."""
-        if self.event is None:
-            return "redacted"
-        return str(self.event.__struct_config__.tag).rpartition(".")[0]
+Erasing = EntryRedacted | RunErased
+"""What erases what other entries say."""

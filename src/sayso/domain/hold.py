@@ -13,6 +13,7 @@ from sayso.domain.people import Authority, Basis, resolve_names, unrecorded
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require
 from sayso.domain.value import Principal, RawOrNone, Row, Tagged, Value
+from sayso.errors import BadPolicy
 
 
 class Approval(Tagged, frozen=True, kw_only=True, tag="approval"):
@@ -177,6 +178,8 @@ class Decision(Value, frozen=True, kw_only=True):
     """Whom they stood in for."""
     basis: tuple[Basis, ...] = ()
     """The records that their right was read from."""
+    signature: str = ""
+    """Of the desk where it was made, over all of it and its place; see `signing`."""
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -252,6 +255,15 @@ class Hold(Row, frozen=True, kw_only=True):
     def status(self) -> HoldStatus:
         """Where it stands. A settled hold is no longer part of the run's state."""
         return HoldStatus.OPEN if self.decision is None else HoldStatus.DECIDED
+
+
+def check_silent_answer(ask: Question, ruling: Require) -> None:
+    """Refuse to let silence answer a question that has nothing to be answered with."""
+    if ruling.on_silence == "answer" and ask.default is None:
+        raise BadPolicy(
+            "on_silence='answer' gives the default of a question, and this one has none: "
+            "question(..., default=...)"
+        )
 
 
 def resolve_approvers(ruling: Require, owner: Principal) -> tuple[str, ...]:

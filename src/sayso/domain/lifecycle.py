@@ -75,6 +75,7 @@ LEGAL: dict[type[e.Event], frozenset[Status]] = {
     e.RunFailed: _RUNNING,
     e.RunCancelled: _RUNNING,
     e.EntryRedacted: FINAL,
+    e.RunErased: FINAL,
 }
 """Which event may happen in which status."""
 
@@ -232,6 +233,13 @@ def _ended(run: Run, event: e.RunFailed | e.RunCancelled) -> Run:
     return replace(run, final=status.value, told=status)
 
 
+def _erased(run: Run, event: e.RunErased) -> Run:
+    if not 0 < event.through < run.seq:
+        raise IllegalEvent("only what was there before can be erased")
+    # The one thing in a run's state that somebody has said.
+    return replace(run, ending_why="")
+
+
 def _unchanged(run: Run, event: e.Event) -> Run:
     del event
     return run
@@ -273,6 +281,7 @@ _APPLY: dict[type[e.Event], Callable[[Run, Any], Run]] = {
     e.RunFailed: _ended,
     e.RunCancelled: _ended,
     e.EntryRedacted: _unchanged,
+    e.RunErased: _erased,
 }
 
 

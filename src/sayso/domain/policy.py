@@ -98,9 +98,13 @@ class Rule:
             )
         )
 
+    def names(self, tool: str) -> bool:
+        """Tell whether it is about a tool, whatever its condition says of a call."""
+        return fnmatchcase(tool, self.tool)
+
     def on(self, facts: CallFacts) -> Require | Forbid | None:
         """Rule on a call; None if this rule has nothing to say about it."""
-        if not fnmatchcase(facts.tool, self.tool):
+        if not self.names(facts.tool):
             return None
         if self.when is None:
             return self.ruling

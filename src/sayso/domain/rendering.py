@@ -4,6 +4,7 @@ Rule 1: every argument is here, nested ones too, each under its own name. What a
 says how large it is, and has a digest.
 Rule 2: different bytes give different renderings. Bytes that are not the only ones of their value
 are not shown as arguments at all, but as the bytes that they are.
+Of a secret its mark is shown, and nothing else.
 Rule 3: words that somebody put beside the arguments stand apart from them, with whose they are.
 These are plain values. A terminal draws them by `drawing.py`; whoever makes HTML or chat messages
 of them escapes for that, and needs no other cleaning.
@@ -28,6 +29,8 @@ from sayso.domain.hint import (
     resolve,
     text_of,
 )
+from sayso.domain.operand import OperandPin
+from sayso.domain.secret import SEALED, mark_in
 from sayso.domain.value import Value
 from sayso.errors import BadValue
 
@@ -38,8 +41,10 @@ ITEMS_MAX = 50
 """So may a list or an object with more in it."""
 NAME_MAX = 100
 """A longer name is cut, and says so."""
+SHORT = 12
+"""How much of a file's digest is shown, to be compared by eye."""
 
-Kind = Literal["object", "list", "text", "integer", "number", "boolean", "null", "bytes"]
+Kind = Literal["object", "list", "text", "integer", "number", "boolean", "null", "bytes", "secret"]
 By = Literal["agent", "tool"]
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -96,6 +101,25 @@ class Words(Value, frozen=True, kw_only=True):
     part: Part
 
 
+class File(Value, frozen=True, kw_only=True):
+    """A file that an argument names, as it was when it was asked about."""
+
+    name: str
+    """The argument, such as `paths[0]`."""
+    path: str
+    """As it was given, in one line."""
+    raw: str
+    """The path itself, as JSON in ASCII."""
+    size: int
+    sha256: str
+    """Of its content; empty if there was no such file."""
+
+    def __str__(self) -> str:
+        if not self.sha256:
+            return f"{self.path}, which is not there"
+        return f"{self.path}, {self.size:,} bytes, sha256 {self.sha256[:SHORT]}"
+
+
 class Rendering(Value, frozen=True, kw_only=True):
     """What people see of a call's arguments."""
 
@@ -104,6 +128,7 @@ class Rendering(Value, frozen=True, kw_only=True):
     inspectable: bool = True
     """False: these bytes are no arguments, and are shown as bytes."""
     words: tuple[Words, ...] = ()
+    files: tuple[File, ...] = ()
 
     @property
     def folded(self) -> bool:
@@ -117,25 +142,42 @@ class Rendering(Value, frozen=True, kw_only=True):
 
 
 def render(
-    args: bytes, schema: Schema | None = None, *, words: Iterable[tuple[By, str, str]] = ()
+    args: bytes,
+    schema: Schema | None = None,
+    *,
+    words: Iterable[tuple[By, str, str]] = (),
+    operands: Iterable[OperandPin] = (),
 ) -> Rendering:
     """Render the bytes of a call's arguments, with hints from the tool's JSON Schema.
 
     `words` are what an agent or a tool says of the call: by whom, what it is, and the text.
+    `operands` are the files that the arguments name.
     """
     said = tuple([Words(by=by, part=_text(name, text)) for by, name, text in words if text])
+    files = tuple([_file(pin) for pin in operands])
     try:
         value = decode_value(args)
         only = encode_value(value) == args
     except BadValue:
         value, only = None, False
     if not only:
-        return Rendering(parts=(_bytes(args),), bytes=len(args), inspectable=False, words=said)
+        parts = (_bytes(args),)
+        return Rendering(parts=parts, bytes=len(args), inspectable=False, words=said, files=files)
     root = schema or NO_SCHEMA
     # No name of an argument looks like this one.
     whole = _part("(value)", value, root, root, {})
     parts = whole.parts if whole.kind == "object" else (whole,)
-    return Rendering(parts=parts, bytes=len(args), words=said)
+    return Rendering(parts=parts, bytes=len(args), words=said, files=files)
+
+
+def _file(pin: OperandPin) -> File:
+    return File(
+        name=inline(pin.name, rtl=False),
+        path=_quoted(pin.path),
+        raw=json.dumps(pin.path),
+        size=pin.size,
+        sha256=pin.sha256,
+    )
 
 
 def _walk(parts: tuple[Part, ...], path: str, depth: int) -> Iterator[Line]:
@@ -149,7 +191,9 @@ def _walk(parts: tuple[Part, ...], path: str, depth: int) -> Iterator[Line]:
 def _part(name: str, value: Any, schema: Any, root: Schema, beside: dict[str, Any]) -> Part:
     hints = resolve(schema, root)
     kind = cast("type[object]", type(value))
-    if kind is dict:
+    if (mark := mark_in(value)) is not None:
+        part = _secret(name, mark, hints)
+    elif kind is dict:
         part = _object(name, value, hints, root)
     elif kind is list:
         part = _list(name, value, hints, root)
@@ -191,6 +235,12 @@ def _text(
         notes=shown.notes + ((reading.note,) if reading and reading.note else ()),
         fold=_fold_text(value),
     )
+
+
+def _secret(name: str, mark: str, hints: Schema) -> Part:
+    # No argument of anybody's is an object like this one, so nothing else is shown like this.
+    shown = f"[secret {mark}]"
+    return _with(hints, name=name, kind="secret", rows=(shown,), raw=json.dumps({SEALED: mark}))
 
 
 def _scalar(name: str, value: Any, hints: Schema, beside: dict[str, Any]) -> Part:
@@ -241,10 +291,14 @@ def _name(key: str) -> str:
     """Show a name so that nobody takes it for anything else, and no two names are shown alike."""
     if len(key) <= NAME_MAX and _NAME.fullmatch(key):
         return key
+    return _quoted(key)
+
+
+def _quoted(text: str) -> str:
     # Its quotes and whatever comes after it keep their places, so nothing in it runs to the left.
-    shown = inline(key[:NAME_MAX], rtl=False).replace('"', number('"'))
-    more = len(key) - NAME_MAX
-    return f'"{shown}"' if more <= 0 else f'"{shown}" and {more:,} more, sha256 {_sha256(key)}'
+    shown = inline(text[:NAME_MAX], rtl=False).replace('"', number('"'))
+    more = len(text) - NAME_MAX
+    return f'"{shown}"' if more <= 0 else f'"{shown}" and {more:,} more, sha256 {_sha256(text)}'
 
 
 def _fold_text(text: str) -> Fold | None:

@@ -165,7 +165,7 @@ def require(
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadPolicy(f"title and why are for people to read: {text!r} is no text")
     within_ms = None if within is None else duration_ms(within)
-    _check_silence(on_silence, risk, within_ms, answered=answered)
+    _check_silence(on_silence, risk, within_ms, answered=answered, outside=outside)
     ladder = _ladder(escalate_after, escalate_to, escalate, within_ms, on_silence)
     four_eyes = _flag(not_requester, "not_requester")
     most = _at_most(who, ladder, not_requester=four_eyes)
@@ -209,10 +209,12 @@ def _check_choices(*, risk: str, on_silence: str, on_reject: str) -> None:
         raise BadPolicy(f"on_reject is 'tell' or 'cancel', not {on_reject!r}")
 
 
-def _check_silence(on_silence: str, risk: str, within_ms: int | None, *, answered: bool) -> None:
+def _check_silence(
+    on_silence: str, risk: str, within_ms: int | None, *, answered: bool, outside: bool
+) -> None:
     if on_silence == "approve" and answered:
         raise BadPolicy("silence is no answer: use on_silence='reject', 'fail' or 'cancel' here")
-    if on_silence == "answer" and not answered:
+    if on_silence == "answer" and not (answered and not outside):
         raise BadPolicy("on_silence='answer' is for questions: nothing else has an answer")
     if on_silence == "approve" and risk in HIGH:
         raise BadPolicy(f"silence must not approve a call of {risk} risk")

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from sayso.domain import events as e
 from sayso.domain.call import Call, Outcome, call_id
 from sayso.domain.hold import Approval, Ask, Decision, InDoubt
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
+from sayso.domain.operand import OperandPin
 from sayso.domain.run import Run
+from sayso.domain.secret import blank, is_sealed, mask_args
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal
 from sayso.errors import NotUnderstood
@@ -76,6 +80,8 @@ class Transcript:
         """The last entry folded in."""
         self.output: bytes | None = None
         self.error: str = ""
+        self.erased = False
+        """Whether all that was said in it was erased."""
         self.late: list[e.LateResult] = []
         self.calls: dict[str, Call] = {}
         self.commands: dict[str, tuple[Principal, str]] = {}
@@ -84,6 +90,8 @@ class Transcript:
         """What each call is, or would be, executed with: as edited, if it was."""
         self.tool_versions: dict[str, str] = {}
         """The version of its tool that each call was last asked for, or asked about, with."""
+        self.operands: dict[str, tuple[OperandPin, ...]] = {}
+        """The files of each call that people were asked about, as they were then."""
         self.outcomes: dict[str, Outcome] = {}
         self.decisions: dict[str, Decision] = {}
         """What people last decided on whether each call may start."""
@@ -91,6 +99,10 @@ class Transcript:
         """All that let each call start when it was last decided: the votes, and the last word."""
         self.handed: dict[str, dict[str, str]] = {}
         """Who was asked about each call in place of whom."""
+        self.settled: dict[str, e.HoldSettled] = {}
+        """By which entries they did."""
+        self.looked_into: dict[str, dict[int, e.HoldSettled]] = {}
+        """What was decided on steps of each call that were in doubt, by the number of the hold."""
         self.approvers: dict[str, tuple[str, ...]] = {}
         """Who could decide on each call that was held, when it was last asked about."""
         self.places: dict[str, list[Place]] = {}
@@ -148,6 +160,8 @@ class Transcript:
                 self.output = bytes(event.output)
             case e.RunFailed():
                 self.error = event.error
+            case e.RunErased():
+                self.erased = True
             case None if seq == 1:
                 self._say(e.MAIN, seq, UserMessage(text=ERASED))
             case _:
@@ -164,7 +178,12 @@ class Transcript:
                 found.append(waiting[1])
                 waiting = next(said, None)
             found.append(
-                AssistantMessage(text=turn.text, calls=turn.calls, raw=turn.raw, model=turn.model)
+                AssistantMessage(
+                    text=turn.text,
+                    calls=tuple([_masked(call) for call in turn.calls]),
+                    raw=turn.raw,
+                    model=turn.model,
+                )
             )
             found.extend(
                 self._tool_message(call) for call in turn.calls if call.ref in self.outcomes
@@ -176,14 +195,20 @@ class Transcript:
 
     def doubted(self, run: Run) -> dict[tuple[str, bytes], str]:
         """Give the calls whose outcome nobody knows, by tool and arguments: their refs, and for
-        those of earlier runs of the thread their ids. What was redacted cannot be compared.
+        those of earlier runs of the thread their ids. What was redacted cannot be compared, and
+        secrets are not.
         """
         mine = {
-            (self.calls[ref].tool, self.args[ref]): ref
+            (self.calls[ref].tool, blank(self.args[ref])): ref
             for _, ref in run.doubts
             if ref in self.calls
         }
         return {**self._doubts, **mine}
+
+    def ask_of(self, hold: int) -> Ask | None:
+        """Give what a hold asks; None if the entry that opened it was redacted."""
+        opened = self._holds.get(hold)
+        return None if opened is None else opened.ask
 
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
         self._log(strand).said.append((seq, message))
@@ -193,6 +218,8 @@ class Transcript:
         self.calls[call.ref] = call
         self.args[call.ref] = bytes(call.args)
         self.tool_versions[call.ref] = call.tool_version
+        if call.operands:
+            self.operands[call.ref] = call.operands
 
     def _strand(self, seq: int, event: e.StrandOpened | e.StrandChanged | e.StrandClosed) -> None:
         match event:
@@ -223,10 +250,11 @@ class Transcript:
             self._holds[event.hold] = event
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
-            if _lets_start(event.ask) and event.then == "start":
+                self.operands[event.call] = event.operands
+            if _is_gate(event):
                 self._gated.add(event.call)
             # What its body asks does not change whom the call itself asked.
-            if _lets_start(event.ask) and (event.then == "start" or event.call not in self._gated):
+            if _lets_start(event.ask) and (_is_gate(event) or event.call not in self._gated):
                 self.approvers[event.call] = event.approvers
             if event.then == "continue":
                 self._place(event.call, event.step).asks[event.hold] = event.ask
@@ -237,6 +265,7 @@ class Transcript:
         match event:
             case e.HoldRevised():
                 self.args[opened.call] = bytes(event.args)
+                self.operands[opened.call] = event.operands
                 self.approvers[opened.call] = event.approvers
                 self._votes.pop(event.hold, None)
             case e.HoldSettled() if opened.then == "continue":
@@ -248,9 +277,15 @@ class Transcript:
                 self.decisions[opened.call] = event.decision
                 votes = [one for one in self._votes.get(event.hold, ()) if says_yes(one.verdict)]
                 self.approvals[opened.call] = [*votes, event.decision]
+                self.settled[opened.call] = event
             case e.DecisionUndone() if _lets_start(opened.ask):
                 self.decisions.pop(opened.call, None)
                 self.approvals.pop(opened.call, None)
+                self.settled.pop(opened.call, None)
+            case e.HoldSettled() if isinstance(opened.ask, InDoubt):
+                self.looked_into.setdefault(opened.call, {})[event.hold] = event
+            case e.DecisionUndone() if isinstance(opened.ask, InDoubt):
+                self.looked_into.get(opened.call, {}).pop(event.hold, None)
             case _:
                 pass
 
@@ -262,6 +297,9 @@ class Transcript:
                 votes.append(decision)
             case e.VoteUndone(person=person):
                 self._votes[event.hold] = [one for one in votes if one.by.id != person]
+            case e.HoldEscalated(to=to) if opened is not None and _is_gate(opened):
+                asked = (*self.approvers[opened.call], *to)
+                self.approvers[opened.call] = tuple(dict.fromkeys(asked))
             case e.HoldReassigned() if opened is not None:
                 handed = self.handed.setdefault(opened.call, {})
                 handed[event.to] = handed.get(event.instead_of, event.instead_of)
@@ -286,8 +324,20 @@ class Transcript:
             tool=call.tool,
             outcome=self.outcomes[call.ref],
             given=call.given,
-            note=f"A person edited the arguments to {args.decode()}" if edited else "",
+            note=f"A person edited the arguments to {mask_args(args).decode()}" if edited else "",
         )
+
+
+def _masked(call: Call) -> Call:
+    """Give a call as everybody may see it, its model included."""
+    args = bytes(call.args)
+    if not is_sealed(args):
+        return call
+    return msgspec.structs.replace(call, args=msgspec.Raw(mask_args(args)))
+
+
+def _is_gate(opened: e.HoldOpened) -> bool:
+    return opened.then == "start" and _lets_start(opened.ask)
 
 
 def _lets_start(ask: Ask) -> bool:

@@ -27,6 +27,7 @@ from sayso.domain.hold import (
     resolve_approvers,
 )
 from sayso.domain.lifecycle import FINAL
+from sayso.domain.operand import OperandPin
 from sayso.domain.people import Authority, Basis, unrecorded
 from sayso.domain.ruling import Require, common_approvers, enough
 from sayso.domain.run import CallRow, Run, Status
@@ -47,12 +48,13 @@ class HoldRequest(Value, frozen=True, kw_only=True):
     policy_version: str = ""
     duplicate_of: str = ""
     digest: str = ""
-    """Of the call as it is now, if its tool has changed since it was asked for; of what is asked,
-    if that is not the call itself.
+    """Of the call as it is now, if its tool or its files have changed since it was asked for; of
+    what is asked, if that is not the call itself.
     """
     tool_version: str = ""
     then: Then = "start"
     step: int = 0
+    operands: tuple[OperandPin, ...] = ()
 
     @property
     def about_call(self) -> bool:
@@ -246,6 +248,7 @@ def _opened(
         then=request.then,
         together=together,
         step=request.step,
+        operands=request.operands,
     )
 
 
@@ -266,6 +269,7 @@ def revise(
     by: Principal | Authority,
     now: int,
     policy_version: str = "",
+    operands: tuple[OperandPin, ...] = (),
 ) -> list[e.Event]:
     """Edit what is asked. It becomes a new version, to be decided by whom the new ruling names."""
     who = by if isinstance(by, Authority) else unrecorded(by)
@@ -289,6 +293,7 @@ def revise(
             of=right.of,
             basis=right.basis,
             policy_version=policy_version,
+            operands=operands,
         )
     ]
 
@@ -347,9 +352,19 @@ def void_attempt(run: Run, ref: str, *, attempt: int, why: str) -> list[e.Event]
 
 
 def doubt_call(
-    run: Run, ref: str, *, attempt: int, why: str, ruling: Require, now: int, probe: str = ""
+    run: Run,
+    ref: str,
+    *,
+    attempt: int,
+    why: str,
+    ruling: Require,
+    now: int,
+    probe: str = "",
+    operands: tuple[OperandPin, ...] = (),
 ) -> list[e.Event]:
-    """Say that nobody knows whether an attempt had its effect, and ask a person."""
+    """Say that nobody knows whether an attempt had its effect, and ask a person. `operands`: the
+    files that it was started with.
+    """
     row = _under_way(run, ref, attempt)
     if row is None:
         return []
@@ -358,7 +373,7 @@ def doubt_call(
     # Where a body was in the middle of a step, it is the step that may have happened.
     step = row.step if row.stepping else 0
     ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe, step=step)
-    request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=ask)
+    request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=ask, operands=operands)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events
 

@@ -25,6 +25,7 @@ from sayso.domain.ruling import Require
 from sayso.domain.run import FOLD, Run
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
+from sayso.engine.door import guarded
 from sayso.engine.ids import entry_ids, look_up
 from sayso.engine.keys import start_key
 from sayso.engine.parts import Parts
@@ -89,6 +90,7 @@ class _Arrival(msgspec.Struct, frozen=True, kw_only=True):
     erased: tuple[int, ...]
 
 
+@guarded("export")
 async def export_run(parts: Parts, run_id: str, *, by: Principal | None) -> dict[str, Any]:
     """Give a run, and those below it, as signed data. Only its owner may; `by` None: whoever may
     read the file.
@@ -116,6 +118,7 @@ async def export_run(parts: Parts, run_id: str, *, by: Principal | None) -> dict
     return await asyncio.to_thread(sign)
 
 
+@guarded("adopt")
 async def adopt_run(parts: Parts, data: object, *, by: Principal, operator: bool = False) -> str:
     """Take in a run that was exported elsewhere, with those below it; give its id.
 

@@ -17,14 +17,16 @@ import msgspec
 
 from sayso.domain.call import Effect, Failed, Outcome, Returned
 from sayso.domain.digest import encode_value
+from sayso.domain.secret import Veil
 from sayso.domain.value import Value
-from sayso.engine.context import Context, Suspend, Wanted
+from sayso.engine.context import Context, Suspend, Wanted, discreet
 from sayso.engine.gate import clean_text
 from sayso.engine.ports import Happened, NotHappened, Tool
 from sayso.errors import BadValue, NotDone, contained, describe
 
 MESSAGE_MAX = 2000
 PROBE_S = 30.0
+_NOTHING_SECRET = Veil()
 
 
 class Done(Value, frozen=True, kw_only=True):
@@ -74,9 +76,16 @@ class Asked(Value, frozen=True, kw_only=True):
 Result = Done | Void | Doubt | StepDoubt | Parked | Asked
 
 
-async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
-    """Call the tool. Never raises, but for the end of the process itself."""
+async def run_attempt(
+    tool: Tool, ctx: Context, args: bytes, veil: Veil = _NOTHING_SECRET
+) -> Result:
+    """Call the tool. Never raises, but for the end of the process itself.
+
+    What `veil` knows is in nothing that the tool says.
+    """
     body = asyncio.ensure_future(_call(tool, ctx, args))
+    # Nobody looks at one that was given up, and what it raises then must not be logged.
+    body.add_done_callback(_forget)
     try:
         done, _ = await asyncio.wait({body}, timeout=tool.timeout_ms / 1000)
     except asyncio.CancelledError:
@@ -93,16 +102,17 @@ async def run_attempt(tool: Tool, ctx: Context, args: bytes) -> Result:
         if isinstance(result, _Interrupted):
             return _lost(tool, f"it was interrupted by {result.by}")
         if isinstance(result, Suspend):
-            return _asked(result, ctx)
-        return Done(outcome=Returned(value=msgspec.Raw(result)), moves=tuple(ctx.moves))
+            return _asked(result, ctx, veil)
+        value = msgspec.Raw(veil.value(result))
+        return Done(outcome=Returned(value=value), moves=tuple(ctx.moves))
     except NotDone as error:
-        return Void(why=_message(error) or "the tool says that it did nothing")
+        return Void(why=_message(error, veil) or "the tool says that it did nothing")
     except asyncio.CancelledError:
         return _lost(tool, "it was interrupted by CancelledError")
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
         if _lost_sight(error) or (tool.effect is not Effect.NONE and _broke_down(error)):
-            return _lost(tool, f"it ended with {type(error).__name__}: {_message(error)}")
-        return Done(outcome=Failed(error=type(error).__name__, message=_message(error)))
+            return _lost(tool, f"it ended with {type(error).__name__}: {_message(error, veil)}")
+        return Done(outcome=Failed(error=type(error).__name__, message=_message(error, veil)))
 
 
 class _Interrupted(Value, frozen=True, kw_only=True):
@@ -124,19 +134,19 @@ async def _probe(tool: Tool, ctx: Context, args: bytes) -> Happened | NotHappene
         return await tool.probe(ctx, args)
 
 
-def _asked(result: Suspend, ctx: Context) -> Result:
+def _asked(result: Suspend, ctx: Context, veil: Veil) -> Result:
     if not ctx.moves:
-        return Asked(wanted=result.wanted)
+        return Asked(wanted=discreet(result.wanted, veil))
     # Whether the call returns is for somebody else to say: its moves would be lost or premature.
     message = "it changes its machine and then waits: ask inside a durable body, then change it"
     return Done(outcome=Failed(error="BadMove", message=message))
 
 
-def read_error(error: BaseException) -> tuple[str, Failed]:
+def read_error(error: BaseException, veil: Veil) -> tuple[str, Failed]:
     """Say what an exception means: why nobody knows what was done, if nobody does, and the outcome
     if that does not matter.
     """
-    text = _message(error)
+    text = _message(error, veil)
     lost = ""
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
         lost = f"it was interrupted by {type(error).__name__}"
@@ -145,7 +155,9 @@ def read_error(error: BaseException) -> tuple[str, Failed]:
     return lost, Failed(error=type(error).__name__, message=text)
 
 
-async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -> Result:
+async def look_into(
+    tool: Tool | None, ctx: Context, args: bytes, *, why: str, veil: Veil = _NOTHING_SECRET
+) -> Result:
     """Say what became of an attempt that another worker started and did not finish."""
     if tool is None:
         return Doubt(why=f"{why}; its tool is no longer known")
@@ -164,12 +176,12 @@ async def look_into(tool: Tool | None, ctx: Context, args: bytes, *, why: str) -
     if asked.cancelled():
         return Doubt(why=why, probe="was cancelled")
     if (error := asked.exception()) is not None:
-        said = f"failed with {describe(error)}"
+        said = veil.text(f"failed with {describe(error)}")
         return Doubt(why=why, probe=clean_text(said)[:MESSAGE_MAX])
     answer = asked.result()
     match answer:
         case Happened(result=result):
-            outcome = Returned(value=msgspec.Raw(_encode(result)))
+            outcome = Returned(value=msgspec.Raw(veil.value(_encode(result))))
             return Done(outcome=outcome, why="the tool's probe found its effect")
         case NotHappened():
             return Void(why="the tool's probe found no effect")
@@ -267,5 +279,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting += one.exceptions  # pyright: ignore[reportUnknownMemberType]
 
 
-def _message(error: BaseException) -> str:
-    return clean_text(describe(error).partition(": ")[2])[:MESSAGE_MAX]
+def _message(error: BaseException, veil: Veil) -> str:
+    # Before it is cut: half a secret would not be found.
+    return clean_text(veil.text(describe(error).partition(": ")[2]))[:MESSAGE_MAX]
+
+
+def _forget(body: asyncio.Future[Any]) -> None:
+    if not body.cancelled():
+        body.exception()

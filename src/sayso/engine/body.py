@@ -29,18 +29,29 @@ from sayso.domain.hold import Answered, Ask, Decision, Delegation
 from sayso.domain.question import Question
 from sayso.domain.ruling import HIGH, Require, at_risk
 from sayso.domain.run import Run
+from sayso.domain.secret import OPEN, Secret, Veil, is_sealed
+from sayso.domain.signing import SPEAKING
 from sayso.domain.transcript import Place
 from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
 from sayso.engine.children import check_spawn, child_of
-from sayso.engine.context import Suspend, Tokens, Wanted
+from sayso.engine.context import Suspend, Tokens, Wanted, discreet
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
 from sayso.engine.ledger import Written
 from sayso.engine.parts import Parts
 from sayso.engine.result import keep_result
 from sayso.engine.thread import in_thread
-from sayso.errors import BadAwait, BadPolicy, BadTool, BodyGone, SaysoError, StepFailed, StoreError
+from sayso.errors import (
+    BadAwait,
+    BadKeys,
+    BadPolicy,
+    BadTool,
+    BodyGone,
+    SaysoError,
+    StepFailed,
+    StoreError,
+)
 
 NAME_MAX = 200
 REFUSALS_MAX, PACE_S = 3, 1.0
@@ -65,6 +76,7 @@ class DurableBody:
         attempt: int,
         places: Sequence[Place],
         worker: str,
+        veil: Veil | None = None,
     ) -> None:
         self.ref = ref
         self.attempt = attempt
@@ -83,6 +95,8 @@ class DurableBody:
         """What it changes in its run, if it returns."""
         self.tokens = Tokens()
         """What its context has of them; replaced by newer ones when it goes on."""
+        self.veil = veil or Veil()
+        """What it was told that nobody else may read."""
         self._parts = parts
         self._run = run
         self._worker = worker
@@ -91,8 +105,6 @@ class DurableBody:
         self._at = 0
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
-        self._knows_secret = False
-        """Whether it was told an answer that nobody else may read."""
         self._refusals = 0
         self._waiting: asyncio.Future[list[Decision]] | None = None
         self._asked = asyncio.Event()
@@ -154,7 +166,7 @@ class DurableBody:
         """Take a step once and for all, or give what it gave before."""
         async with _Entry(self, f"the step {name!r}"):
             name, kind = self._check_step(name, fn, effect)
-            digest = self._step_digest(name, encode_value(list(args)))
+            digest = self._step_digest(name, encode_value([self._open(one) for one in args]))
             place = self._next(name=name, digest=digest)
             if place is None:
                 place = Place(name, digest, kind.value)
@@ -165,12 +177,13 @@ class DurableBody:
                 self._come_to(place)
                 place.outcome = await self._attempt(name, fn, args, kind)
             assert place.outcome is not None, "a step that may run again was taken out"
-            return _value(name, place.outcome)
+            return self._value(name, place.outcome)
 
     async def put(self, wanted: Sequence[Wanted]) -> list[Decision]:
         """Ask, all in one suspension, and wait for every answer."""
         async with _Entry(self, "what it asks"):
             step = self._at + 1
+            wanted = [discreet(one, self.veil) for one in wanted]
             asks = [self._named(one.ask, step, index) for index, one in enumerate(wanted)]
             if any(isinstance(ask, Question) and ask.sensitive for ask in asks):
                 self._parts.vault.check()  # An answer that cannot be sealed must not be asked for.
@@ -200,8 +213,9 @@ class DurableBody:
     def reveal(self, verdict: Answered) -> Any:
         """Give what was answered, also if it is sealed."""
         if verdict.sealed:
-            self._knows_secret = True
-            return decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
+            value = decode_value(self._parts.vault.unseal(self._run.id, verdict.sealed))
+            self.veil.add(value)
+            return value
         return verdict.result()
 
     async def enter(self, what: str) -> None:
@@ -314,13 +328,14 @@ class DurableBody:
     ) -> Outcome:
         try:
             result = await _call(fn, args, name)
-            outcome: Outcome = Returned(value=msgspec.Raw(keep_result(result)))
+            kept = self._seal(keep_result(result))
+            outcome: Outcome = Returned(value=msgspec.Raw(kept))
         except asyncio.CancelledError:
             # Parked, stopped or timed out in the middle of a step: whoever looks after the call
             # finds it without an outcome.
             raise
         except BaseException as error:
-            lost, outcome = read_error(error)
+            lost, outcome = read_error(error, self.veil)
             if lost and effect is Effect.ONCE:
                 self.doubt = lost
                 self.park()
@@ -353,6 +368,8 @@ class DurableBody:
             return ruling
         if ruling.on_silence == "approve" and tool.risk in HIGH:
             raise BadPolicy(f"silence must not approve anything in a tool of {tool.risk} risk")
+        if ruling.on_silence in SPEAKING and self._parts.gate.trust is not None:
+            raise BadPolicy(f"silence cannot {ruling.on_silence} here: only what is signed counts")
         return self._parts.bound(self._run, self.ref, at_risk(ruling, tool.risk))
 
     def _step_digest(self, name: str, args: bytes) -> str:
@@ -363,7 +380,38 @@ class DurableBody:
         there = self.places[self._at].digest if self.unread > 0 else ""
         if vault.names(there, name, args):
             return there
-        return vault.name(name, args) if self._knows_secret else request_digest(name, args)
+        return vault.name(name, args) if self.veil.lifted else request_digest(name, args)
+
+    def _seal(self, result: bytes) -> bytes:
+        """Give what is kept of a step. What has a secret in it is sealed rather than masked: the
+        body goes on with it.
+        """
+        if not self.veil.covers(result) and not is_sealed(result):
+            return result
+        try:
+            return self._parts.vault.seal_step(self._run.id, self.ref, result)
+        except BadKeys:
+            return self.veil.value(result)  # The step is taken: it has a result, come what may.
+
+    def _value(self, name: str, outcome: Outcome) -> Any:
+        match outcome:
+            case Returned(value=value):
+                kept = self._parts.vault.open_step(self._run.id, self.ref, bytes(value))
+                return decode_value(kept, bytes_max=len(kept))
+            case Failed(error=kind, message=message):
+                raise StepFailed(f"the step {name!r} failed with {kind}: {message}", kind=kind)
+            case other:
+                kind = type(other).__name__
+                raise StepFailed(f"the step {name!r} is {kind}: {other.reason}", kind=kind)
+
+    def _open(self, value: Any) -> Any:
+        """Give what names an argument of a step. A secret is named by its value, under a key."""
+        # That of pydantic by its name, because pydantic may not be there.
+        reveal = getattr(value, "reveal" if isinstance(value, Secret) else "get_secret_value", None)
+        if not callable(reveal):
+            return value
+        self.veil.add(plain := reveal())
+        return {OPEN: plain}
 
     def _named(self, ask: Ask, step: int, index: int) -> Ask:
         if not isinstance(ask, Delegation):
@@ -413,17 +461,6 @@ def _asked_at(written: Written, asks: Sequence[Ask]) -> Place:
 
 def _finish(ref: str, attempt: int, outcome: Outcome, run: Run) -> list[e.Event]:
     return bodies.finish_step(run, ref, attempt=attempt, outcome=outcome)
-
-
-def _value(name: str, outcome: Outcome) -> Any:
-    match outcome:
-        case Returned():
-            return outcome.result()
-        case Failed(error=kind, message=message):
-            raise StepFailed(f"the step {name!r} failed with {kind}: {message}", kind=kind)
-        case other:
-            kind = type(other).__name__
-            raise StepFailed(f"the step {name!r} is {kind}: {other.reason}", kind=kind)
 
 
 async def _call(fn: Callable[..., Any], args: Sequence[Any], name: str) -> Any:

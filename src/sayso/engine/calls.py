@@ -9,11 +9,13 @@ import msgspec
 
 from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.call import Effect, Failed, call_id
+from sayso.domain.call import Effect, Failed, Returned, call_id
 from sayso.domain.digest import ask_digest
 from sayso.domain.hold import Answered, Decision
+from sayso.domain.operand import OperandPin
 from sayso.domain.ruling import Forbid, Require
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import Veil, is_sealed, opened
 from sayso.domain.settling import Draft
 from sayso.domain.transcript import Place, Transcript
 from sayso.domain.value import SAYSO
@@ -30,13 +32,15 @@ from sayso.engine.attempt import (
 )
 from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
+from sayso.engine.gate import UNSIGNED
 from sayso.engine.grants import Uses
 from sayso.engine.ledger import Verb
 from sayso.engine.leg import look_into_body, run_leg
+from sayso.engine.operand import read_pinned
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, allowed_by, start_of
-from sayso.errors import IllegalEvent, SaysoError, StoreError
+from sayso.errors import BadKeys, IllegalEvent, SaysoError, StoreError
 
 
 async def propose_starts(
@@ -47,8 +51,8 @@ async def propose_starts(
     run = live.run
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
-    # Left to a worker that can read what their bodies were answered.
-    able = [row for row in there if _opens(parts, transcript, row)]
+    # Left to a worker that can read what their bodies were answered, and trusts it.
+    able = [row for row in there if _usable(parts, run, transcript, row)]
     if there and not able:
         await parts.vault.rest(parts.bounds.look_s)
     driver = parts.drivers[run.agent]
@@ -61,7 +65,7 @@ async def propose_starts(
                 run,
                 row,
                 transcript,
-                tools=_tools_of(driver, scene, row),
+                tools=tools_of(driver, scene, row),
                 checks=checks,
                 now=parts.store.now(),
             ),
@@ -99,15 +103,16 @@ async def propose_starts(
     return Proposal(verb, args=args, tick=tick, items=uses.items)
 
 
-def _tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
+def tools_of(driver: Driver, scene: Scene, row: CallRow) -> Mapping[str, Tool]:
+    """Give the tools that a call can be of: for a command, what can be invoked where it was."""
     command = scene.transcript.commands.get(row.ref)
     # What could be invoked when it was asked for may not be there any more when it is allowed.
     return driver.tools if command is None else driver.commands_of(scene, command[1])
 
 
 async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str) -> Proposal:
-    """Propose to let a body go on whose asks are settled; not where it could not read an answer,
-    because it would fail for good there.
+    """Propose to let a body go on whose asks are settled; not where it could not read an answer, or
+    does not trust one, because it would fail for good there.
     """
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
@@ -124,11 +129,28 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
         # What it has done is done; it does no more.
         outcome = Failed(error="Forbidden", message=ruling.why)
         return Proposal(partial(_give_up, row, outcome), args={}, tick=tick)
-    if not _opens(parts, transcript, row):
+    if not _usable(parts, run, transcript, row):
         await parts.vault.rest(parts.bounds.look_s)
         return Proposal(lambda _: [], args={}, tick=tick)
+    trust = parts.gate.trust
+    settled = transcript.settled.get(row.ref)
+    if trust is not None and isinstance(ruling, Require) and not trust.starts(run, row, settled):
+        # It should not have begun, or did so before anybody had to be asked.
+        found = await _doubt_ruling(parts, run_id, row.ref)
+        ruling = msgspec.structs.replace(found, title=f"Go on with {row.tool}?", why=UNSIGNED)
+        verb = partial(_doubt_body, parts, row, ruling)
+        return Proposal(verb, args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
+
+
+def _doubt_body(parts: Parts, row: CallRow, ruling: Require, run: Run) -> list[e.Event]:
+    if run.call(row.ref) != row or run.ending:
+        return []
+    why = "no desk that this worker trusts has signed that it may start"
+    return bodies.doubt_body(
+        run, row.ref, attempt=row.attempt, why=why, ruling=ruling, now=parts.store.now()
+    )
 
 
 def _give_up(row: CallRow, outcome: Failed, run: Run) -> list[e.Event]:
@@ -160,8 +182,13 @@ async def run_body(
         return _not_sent(call, f"{run.by} is not signed in at {tool.sign_in.provider!r} now")
     if tool.durable or call.step:
         return await _run_durable(parts, run, call, tool, args, tokens=tokens)
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
-    return await run_attempt(tool, ctx, args)
+    return await run_attempt(tool, ctx, bare, veil)
 
 
 async def continue_body(
@@ -191,13 +218,18 @@ async def _run_durable(
         return Doubt(why=f"its code has changed: {tool.name!r} is not durable any more")
     transcript = await parts.ledger.transcript(run.id)
     places = transcript.places.get(call.ref, ())
+    veil = Veil()
+    try:
+        bare = _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return _not_sent(call, f"its arguments cannot be read here: {error}")
     body = DurableBody(
-        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker
+        parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker, veil=veil
     )
     ctx = context_of(parts, run, call.ref, call.attempt, transcript, body=body, tokens=tokens)
     body.tokens = tokens
     body.moves = ctx.moves
-    body.start(tool.call(ctx, args))
+    body.start(tool.call(ctx, bare))
     return await _leg(parts, run.id, body, tool)
 
 
@@ -212,13 +244,34 @@ async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Resu
     return result
 
 
-def _opens(parts: Parts, transcript: Transcript, row: CallRow) -> bool:
-    """Tell whether all that the body of a call was answered can be read here."""
+def _open(parts: Parts, run: Run, tool: Tool, args: bytes, veil: Veil) -> bytes:
+    """Give the arguments that a body is called with: the one place where secrets are opened for a
+    tool. Raise `BadKeys` if they cannot be.
+    """
+    if not is_sealed(args):
+        return args
+    bare = parts.vault.open_args(run.id, tool.name, args)
+    for value in opened(bare):
+        veil.add(value)
+    return bare
+
+
+def _usable(parts: Parts, run: Run, transcript: Transcript, row: CallRow) -> bool:
+    """Tell whether all that the body of a call was answered counts here, and can be read."""
+    trust = parts.gate.trust
+    if trust is not None and not trust.answers(run, row, transcript):
+        return False
+    if not parts.vault.opens_args(transcript.run_id, row.tool, transcript.args[row.ref]):
+        return False
     verdicts = [
         decision.verdict
         for place in transcript.places.get(row.ref, ())
         for decision in place.decisions.values()
     ]
+    steps = [place.outcome for place in transcript.places.get(row.ref, ())]
+    kept = [bytes(one.value) for one in steps if isinstance(one, Returned)]
+    if not all(parts.vault.opens_step(transcript.run_id, row.ref, one) for one in kept):
+        return False
     sealed = [one.sealed for one in verdicts if isinstance(one, Answered) and one.sealed]
     return all(parts.vault.opens(transcript.run_id, one) for one in sealed)
 
@@ -249,18 +302,32 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
         return Doubt(why="its worker lost sight of it")
     tokens = await _tokens(parts, run, tool)
     ctx = context_of(parts, run, row.ref, row.attempt, transcript, tokens=tokens)
-    return await look_into(tool, ctx, transcript.args[row.ref], why=why)
+    veil = Veil()
+    try:
+        args = transcript.args[row.ref]
+        bare = args if tool is None else _open(parts, run, tool, args, veil)
+    except BadKeys as error:
+        return Doubt(why=why, probe=f"could not be asked: {error}")
+    return await look_into(tool, ctx, bare, why=why, veil=veil)
 
 
 async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:
     """Say how to record what became of an attempt."""
     doubts = isinstance(result, Doubt | StepDoubt | Parked)
     ruling = await _doubt_ruling(parts, run_id, ref) if doubts else Require()
-    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling)
+    pins = (await parts.ledger.transcript(run_id)).operands.get(ref, ()) if doubts else ()
+    return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling, pins=pins)
 
 
 def _events(
-    parts: Parts, run: Run, ref: str, attempt: int, *, result: Result, ruling: Require
+    parts: Parts,
+    run: Run,
+    ref: str,
+    attempt: int,
+    *,
+    result: Result,
+    ruling: Require,
+    pins: tuple[OperandPin, ...],
 ) -> list[e.Event]:
     now = parts.store.now()
     row = run.call(ref)
@@ -282,9 +349,8 @@ def _events(
         case Void(why=why):
             return verbs.void_attempt(run, ref, attempt=attempt, why=why)
         case Doubt(why=why, probe=probe):
-            return verbs.doubt_call(
-                run, ref, attempt=attempt, why=why, ruling=ruling, now=now, probe=probe
-            )
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, probe=probe, operands=pins)
         case StepDoubt(why=why):
             digest = row.digest if row is not None else ""
             return bodies.doubt_step(
@@ -292,7 +358,8 @@ def _events(
             )
         case Parked(why=why) if spent:
             why = f"its body was lost {parts.bounds.attempts_max} times, the last because: {why}"
-            return verbs.doubt_call(run, ref, attempt=attempt, why=why, ruling=ruling, now=now)
+            doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
+            return doubt(now=now, operands=pins)
         case Parked(why=why, again=again):
             return bodies.park(run, ref, attempt=attempt, why=why, again=again)
         case Asked():
@@ -379,8 +446,12 @@ def context_of(
     """Gather what a tool is told of its call."""
     strand = _strand_of(run, transcript, ref)
     command = None if transcript is None else transcript.commands.get(ref)
-    data = None
+    data, files = None, None
     if transcript is not None:
+        tool = parts.drivers[run.agent].tools.get(transcript.calls[ref].tool)
+        if tool is not None:
+            pins = transcript.operands.get(ref, ())
+            files = partial(read_pinned, tool, transcript.args[ref], pins)
         data = parts.drivers[run.agent].data_of(Scene(run, transcript), strand)
         if body is not None:
             data = transcript.began.get(ref, data)
@@ -399,4 +470,5 @@ def context_of(
         moves=[],
         data=data,
         tokens=Tokens() if tokens is None else tokens,
+        files=files,
     )

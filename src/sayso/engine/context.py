@@ -19,12 +19,14 @@ from sayso.domain.hold import (
     External,
     Rejected,
     Withdrawn,
+    check_silent_answer,
 )
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require, require
+from sayso.domain.secret import Veil
 from sayso.domain.standing import says_yes
 from sayso.domain.value import Principal, Value
-from sayso.errors import BadAwait, BadPolicy, BadQuestion, BadValue, NotAnswered, SignInFailed
+from sayso.errors import BadAwait, BadQuestion, BadValue, NotAnswered, SignInFailed
 
 ASKS_MAX = 128
 """No body asks more at once: each is a hold that somebody has to look at."""
@@ -120,6 +122,19 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     as an argument of it: by the time the body goes on, it may be another one.
     """
 
+    files: Callable[[str], bytes] | None = None
+    """Reads the files that the call names."""
+
+    def operand(self, name: str, at: int | None = None) -> bytes:
+        """Read the file that an argument names, marked with `Operand()`; of a list, the one `at`.
+
+        If a person was asked about the call, these are the bytes that were allowed: read once and
+        compared as they are. Raise `NotDone` if they differ, `FileNotFoundError` if there is none.
+        """
+        if self.files is None:
+            raise BadValue(f"this context is of no call, so {name!r} names no file")
+        return self.files(name if at is None else f"{name}[{at}]")
+
     async def step(
         self, name: str, fn: Callable[..., Any], *args: Any, effect: str = "once"
     ) -> Any:
@@ -133,7 +148,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Ask a person, and give the answer. The process need not live until then.
 
         Takes what `question()` takes, and who is asked as a tool does: `approvers`, `within`,
-        `on_silence`, `title`, `why`, `risk`. Raise `NotAnswered` if there is none: declined,
+        `on_silence`, `escalate_to`, `title`, `why`, `risk` and so on. With `on_silence="answer"`
+        silence gives the question's default. Raise `NotAnswered` if there is no answer: declined,
         expired or withdrawn.
         """
         return (await self.ask_all([_question(question, options)]))[0]
@@ -160,7 +176,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Wait until something outside reports; give what it reports."""
         ask = External(reason=reason, metadata=_raw(metadata))
         ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
-        check_silence(None, ruling)
         (decision,) = await self._durable.put([Wanted(ask=ask, ruling=ruling)])
         return self._value(decision)
 
@@ -209,7 +224,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         else:
             ask = External(reason=reason, metadata=_raw(metadata))
             ruling = require(title=reason, editable=False, outside=True, answered=True, **options)
-            check_silence(None, ruling)
             wanted = Wanted(ask=ask, ruling=ruling)
         self.suspends.append(Suspend(wanted=wanted))
         return self.suspends[-1]
@@ -221,14 +235,50 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.body
 
     def _value(self, decision: Decision) -> Any:
-        if isinstance(decision.verdict, Answered):
-            return self._durable.reveal(decision.verdict)
-        if isinstance(decision.verdict, Expired) and decision.verdict.answer is not None:
-            return decode_value(bytes(decision.verdict.answer))
+        match decision.verdict:
+            case Answered() as verdict:
+                return self._durable.reveal(verdict)
+            case Expired(answer=silent) if silent is not None:
+                return decode_value(bytes(silent))
+            case _:
+                pass
         raise NotAnswered(f"there is no answer: {_why(decision)}", decision=decision)
 
 
-_OF_HOLD = ("approvers", "within", "on_silence", "title", "why", "risk", "on_reject")
+def discreet(wanted: Wanted, veil: Veil) -> Wanted:
+    """Take what a body was given in secret out of what it asks. `BadValue` if that is for a program
+    or a model, which would go on with the mask in its place.
+    """
+    match wanted.ask:
+        case Question(text=text) as ask:
+            ask = msgspec.structs.replace(ask, text=veil.text(text))
+        case External(reason=reason, metadata=metadata) as ask:
+            if metadata is not None and veil.covers(bytes(metadata)):
+                raise BadValue("the metadata has a secret in it, which would be in the journal")
+            ask = msgspec.structs.replace(ask, reason=veil.text(reason))
+        case Delegation(input=text) as ask:
+            if veil.text(text) != text:
+                raise BadValue("what is said to another agent has a secret in it: leave it out")
+        case ask:
+            pass
+    title, why = veil.text(wanted.ruling.title), veil.text(wanted.ruling.why)
+    return Wanted(ask=ask, ruling=msgspec.structs.replace(wanted.ruling, title=title, why=why))
+
+
+_OF_HOLD = (
+    "approvers",
+    "not_requester",
+    "within",
+    "on_silence",
+    "remind_every",
+    "escalate_after",
+    "escalate_to",
+    "escalate",
+    "title",
+    "why",
+    "risk",
+    "on_reject",
+)
 
 
 def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
@@ -244,16 +294,8 @@ def _question(question: str | Question, options: dict[str, Any]) -> Wanted:
         made = make_form_question(question, **rest)
     said.setdefault("title", made.text[:200])
     ruling = require(editable=False, answered=True, **said)
-    check_silence(made, ruling)
+    check_silent_answer(made, ruling)
     return Wanted(ask=made, ruling=ruling)
-
-
-def check_silence(asked: Question | None, ruling: Require) -> None:
-    """Refuse a silence that answers where there is no default to answer with."""
-    if ruling.on_silence != "answer":
-        return
-    if asked is None or asked.default is None or asked.sensitive:
-        raise BadPolicy("on_silence='answer' answers with the default of a question: it has none")
 
 
 def _why(decision: Decision) -> str:

@@ -8,7 +8,7 @@ the last thing that was asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -38,9 +38,13 @@ from sayso.domain.people import Authority
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.settling import Draft
+from sayso.domain.signing import sign_events
+from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
-from sayso.engine.grants import Always, Giving
+from sayso.engine.genuine import Shown, check_genuine
+from sayso.engine.giving import giving_of
+from sayso.engine.grants import Always
 from sayso.engine.ids import look_up
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
 from sayso.engine.ledger import Takes
@@ -70,7 +74,6 @@ from sayso.errors import (
 )
 from sayso.store.base import HoldFound, HoldQuery, Key
 from sayso.store.journal import decode, read_holds
-from sayso.store.views import hold_view
 
 REASON_MAX = 10_000
 MASK = b'"[sensitive]"'
@@ -98,6 +101,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """How far a yes goes beyond the call that it is for."""
     signed_in: bool = False
     """Whether whoever decides has signed in where the hold asks them to."""
+    shown: Shown | None = None
+    """What was shown, if whoever asks has it at hand."""
 
     @property
     def edits(self) -> bool:
@@ -154,7 +159,10 @@ class Decider:
                 if records_moved(error):
                     raise
                 await self._expire(run_id)
-                raise await self._why_not(run_id, [n], who) from None
+                stands = await self._why_not(run_id, [n], who)
+                if isinstance(error, HoldExpired) and isinstance(stands, NotAllowed):
+                    raise  # An operator is not among those asked, and was told the truth.
+                raise stands from None
 
         await while_records_move(attempt)
         return await self._found(run_id, n)
@@ -216,15 +224,22 @@ class Decider:
                 await self._check_stands(run_id, ns, request, who)
                 return ()
             edit = await read_edit(self._parts, run_id, ns, request.verdict)
-            giving = await self._giving(run_id, ns, request, edit)
+            giving = await giving_of(self._parts, run_id, ns, request, edit)
+
+            desk_key = self._parts.desk_key
+            transcript = None if desk_key is None else await self._seen(run_id)
 
             def verb(run: Run) -> list[e.Event]:
                 before, found = run, list[e.Event]()
                 for n in ns:
                     shown = request.digest if digests is None else digests[n]
                     settling.check_shown(run, n, shown)
+                    if transcript is not None:
+                        check_genuine(run, n, transcript, request.shown)
                     one = _One(n=n, verdict=verdicts[n], edit=edit, alone=len(ns) == 1)
                     events = self._events(run, one, request, standing)
+                    if desk_key is not None:
+                        events = sign_events(run, events, desk_key.sign)
                     events += giving.events(n, events)
                     run = apply_all(run, events)
                     found += events
@@ -250,34 +265,10 @@ class Decider:
 
         return await while_records_move(attempt)
 
-    async def _giving(
-        self, run_id: str, ns: Sequence[int], request: Decide, edit: Edit | None
-    ) -> Giving:
-        """Make ready the grant that a decision is to give, if it is."""
-        if request.always is None:
-            return Giving()
-        if len(ns) != 1 or not isinstance(request.verdict, Approved):
-            raise WrongVerdict("always= goes with approve() of one hold")
-        if request.undo_ms:
-            raise WrongVerdict("a grant counts at once, and is revoked: leave out undo=")
-        found = hold_view(await self._found(run_id, ns[0]))
-        args = found.args_json.encode() if edit is None else edit.args
-        ruling = found.ruling if edit is None else edit.ruling
-        run = await self._parts.ledger.load(run_id)
-        hold = run.hold(ns[0])
-        if hold is None:
-            return Giving()  # It is not open, as will be said.
-        versions = (await self._parts.ledger.transcript(run_id)).tool_versions
-        grant = self._parts.grants.give(
-            request.always,
-            run,
-            hold,
-            ruling=ruling,
-            by=await self._parts.records.acting(run.project, request.by),
-            tool_version=versions.get(hold.call, ""),
-            args=args,
-        )
-        return Giving(grant)
+    async def _seen(self, run_id: str) -> Transcript:
+        """Read all that there is to see of a run, also what other processes have written."""
+        await self._parts.ledger.refresh(run_id)
+        return await self._parts.ledger.transcript(run_id)
 
     async def _check_stands(
         self, run_id: str, ns: Sequence[int], request: Decide, who: Authority
@@ -325,12 +316,13 @@ class Decider:
         if request.key is None:
             return None
         verdict = codec.encode_verdict(request.verdict)
-        if any(isinstance(one, Answered) and one.sealed for one in verdicts.values()):
+        run = await self._parts.ledger.load(run_id)
+        sealed = any(isinstance(one, Answered) and one.sealed for one in verdicts.values())
+        if sealed or (request.edits and await self._edits_secrets(run, verdicts)):
             # What is sensitive must not be found out by trying values against its digest.
             verdict = self._parts.vault.keys().sign("answer", verdict).encode()
-        project = (await self._parts.ledger.load(run_id)).project
         return idempotency_key(
-            project,
+            run.project,
             request.key,
             "decide",
             scope,
@@ -338,6 +330,15 @@ class Decider:
             request.digest or "",
             verdict,
         )
+
+    async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:
+        """Tell whether a call whose arguments are edited may have secrets among them. By the hold's
+        row, which is there still when a decision is sent again.
+        """
+        driver = self._parts.drivers.get(run.agent)
+        names = [(await self._found(run.id, n)).row.tool for n in ns]
+        tools = [None if driver is None else driver.tools.get(name) for name in names]
+        return any(tool is None or tool.takes_secrets for tool in tools)
 
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()
@@ -356,6 +357,7 @@ class Decider:
                 by=who,
                 now=now,
                 policy_version=edit.policy_version,
+                operands=edit.operands,
             )
             draft.add(*revised)
             verdict = Approved()

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain import settling, verbs
 from sayso.domain.digest import encode_value
 from sayso.domain.hold import Decision
 from sayso.domain.lifecycle import FINAL
@@ -22,10 +22,11 @@ from sayso.domain.standing import status_of
 from sayso.domain.value import Principal
 from sayso.engine.cascade import cancel_children
 from sayso.engine.decide import REASON_MAX, Decide, Decider
+from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
-from sayso.engine.ports import AskedCall, Driver, Scene
+from sayso.engine.ports import AskedCall, Driver, Scene, Tool
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -38,8 +39,9 @@ from sayso.errors import (
     UnknownAgent,
     UnknownRun,
 )
-from sayso.store.base import HoldFound, Key
+from sayso.store.base import HoldFound, HoldRow, Key
 from sayso.store.journal import decode, read_journal
+from sayso.store.rows import erased_row
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
@@ -79,6 +81,12 @@ class Desk:
         self._worker = worker
         self._decider = Decider(parts, self._takes)
 
+    @property
+    def door(self) -> DoorKeeper:
+        """Where those are written down who are refused."""
+        return self._parts.door
+
+    @guarded("start")
     async def start(self, request: Start) -> str:
         """Start a run; give its id. A retry with the same key gives the same run."""
         known = isinstance(request.agent, str)  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -134,6 +142,7 @@ class Desk:
         worker = self._takes(request.agent)
         return (await self._parts.ledger.begin(event, worker=worker, key=key)).id
 
+    @guarded("say")
     async def say(self, run_id: str, text: str, *, by: Principal, supersede: bool = False) -> str:
         """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
         check_text(text, "the message", INPUT_MAX)
@@ -154,6 +163,7 @@ class Desk:
         )
         return run_id
 
+    @guarded("cancel")
     async def cancel(self, run_id: str, *, by: Principal, reason: str = "") -> None:
         """End a run. What has started is waited for. Cancelling twice is fine."""
         check_text(reason, "the reason", REASON_MAX)
@@ -171,6 +181,7 @@ class Desk:
         )
         await cancel_children(self._parts, run_id, self._takes)
 
+    @guarded("command")
     async def command(self, run_id: str, request: Command) -> str:
         """Invoke a command on a run; give its call's ref. What is wrong with it is its outcome."""
         check_text(request.name, "the name of the command", KEY_MAX)
@@ -189,7 +200,7 @@ class Desk:
             run_id,
             request.name,
             str(request.by),
-            args,
+            self._name_args(driver.commands.get(request.name), args),
             request.strand or "",
         )
         if key is not None and await is_retry(self._parts.store, key):
@@ -242,6 +253,12 @@ class Desk:
             return await self._commanded(run_id, request.key or "")
         return next(one.call.ref for one in written.events if isinstance(one, e.CommandReceived))
 
+    def _name_args(self, tool: Tool | None, args: bytes) -> bytes:
+        # What is secret must not be found out by trying values against its digest.
+        if tool is None or not tool.takes_secrets:
+            return args
+        return self._parts.vault.keys().sign("command", args).encode()
+
     async def _commanded(self, run_id: str, key: str) -> str:
         for entry in await read_journal(self._parts.store, run_id):
             event = decode(entry)
@@ -249,24 +266,29 @@ class Desk:
                 return event.call.ref
         raise KeyReused
 
+    @guarded("decide")
     async def decide(self, hold: str, request: Decide) -> Decision | None:
         """Decide a hold. The first decision stands; `AlreadyDecided` says which."""
         return await self._decider.decide(hold, request)
 
+    @guarded("resume")
     async def resume(self, request_id: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
         return await self._decider.resume(request_id, request)
 
+    @guarded("reassign")
     async def reassign(
         self, hold: str, *, to: Principal, by: Principal, note: str = ""
     ) -> HoldFound:
         """Let somebody else decide in one's place."""
         return await self._decider.reassign(hold, to=to, by=by, note=note)
 
+    @guarded("undo")
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:
         """Take back one's own decision before it is effective."""
         return await self._decider.undo(hold, by=by)
 
+    @guarded("redact")
     async def redact(self, run_id: str, entry: int, *, by: Principal, reason: str = "") -> None:
         """Erase the content of an entry of a finished run."""
         check_text(reason, "the reason", REASON_MAX)
@@ -276,7 +298,18 @@ class Desk:
             raise RunWaiting(f"{run_id!r} is not finished: nothing of it can be erased yet")
         now = self._parts.store.now()
         event = e.EntryRedacted(entry=entry, by=by, at=now, reason=reason)
-        await self._parts.ledger.redact(run_id, event)
+        await self._parts.ledger.redact(run_id, event, await self._rows_of(run_id, entry))
+
+    async def _rows_of(self, run_id: str, entry: int) -> list[HoldRow]:
+        """Give the row of a hold without what an entry says of how it was decided."""
+        read = await self._parts.store.entries(run_id, [entry])
+        event = decode(read[0]) if read else None
+        if not isinstance(event, e.HoldSettled):
+            return []
+        found = await self._parts.store.hold(run_id, event.hold)
+        if found is None or found.row.decision != codec.encode_decision(event.decision):
+            return []  # It was taken back, and decided again.
+        return [erased_row(found.row)]
 
     async def _started(self, key: Key) -> str | None:
         if not await is_retry(self._parts.store, key):

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from sayso.domain import events as e
+from sayso.domain.recorded import Recorded
 from sayso.domain.value import Value
 from sayso.engine.ids import look_up
 from sayso.errors import UnknownRun
@@ -44,7 +45,7 @@ class Feed:
                 queue.get_nowait()
             queue.put_nowait(delta)
 
-    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Recorded]:
+    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Recorded]:
         """Give every entry after one, as soon as it is committed, until the run is finished."""
         watch = self._store.watch(look_up(run_id))
         after = max(after, 0)
@@ -67,7 +68,7 @@ class Feed:
         finally:
             watch.close()
 
-    async def follow_all(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Recorded | Delta]:
+    async def follow_all(self, run_id: str, *, after: int = 0) -> AsyncIterator[Recorded | Delta]:
         """Like `follow`, with the text of turns under way in between."""
         queue: asyncio.Queue[Delta] = asyncio.Queue(DELTAS_MAX)
         self._readers.setdefault(look_up(run_id), set()).add(queue)

@@ -7,36 +7,42 @@ Rule 2: any error around the gate means that the tool does not run: at worst a p
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from sayso.domain import codec
 from sayso.domain.call import Call, CallState, Declined, Failed, Outcome
 from sayso.domain.digest import ask_digest, call_digest, decode_value
 from sayso.domain.hold import SignIn
+from sayso.domain.operand import OperandPin, encode_pins, what_changed
 from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
+from sayso.domain.secret import NOT_KEPT, blank, mask
 from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
-from sayso.domain.verbs import HoldRequest
+from sayso.domain.verbs import HoldRequest, unsilenced
 from sayso.engine.context import Wanted
 from sayso.engine.grants import Found, Grants
+from sayso.engine.intervention import PATIENCE_S, intervene
+from sayso.engine.operand import pin
 from sayso.engine.people import Records
-from sayso.engine.ports import AskedCall, Intervention, Tool
+from sayso.engine.ports import AskedCall, Driver, Intervention, Tool
+from sayso.engine.sealing import freeze
 from sayso.engine.still import Still, still_allowed
-from sayso.engine.thread import in_thread
-from sayso.errors import BadValue, SignInFailed, contained
+from sayso.engine.vault import Vault
+from sayso.errors import BadKeys, BadValue, SignInFailed, contained
 
-PATIENCE_S = 5.0
-"""How long `check_for_intervention` may take before the answer is: ask a person."""
+if TYPE_CHECKING:
+    from sayso.engine.signing import Trust
+
+UNSIGNED = "Asked again: the decision is not signed by a desk that this worker trusts."
 TEXT_MAX = 4000
 """How much of unusable arguments is kept for people to see."""
 
@@ -88,14 +94,19 @@ class Gate:
         policy: Policy | None = None,
         check_for_intervention: Intervention | None = None,
         *,
+        trust: Trust | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._policy = policy or Policy()
+        self.trust = trust
+        """The desks whose decisions count here; None: all decisions that were recorded do."""
         self.sign_ins: SignIns | None = None
         """Knows who is signed in where; set by `app` once the store is open."""
         self.grants: Grants | None = None
         self.records: Records | None = None
         """Knows what people may do; set by `app` once the store is open."""
+        self.vault = Vault()
+        """Seals what is secret; set by `app` as well."""
         self._check = check_for_intervention
         self._patience_s = patience_s
 
@@ -122,30 +133,23 @@ class Gate:
             if tool is None:
                 known = ", ".join(sorted(tools)) or "none"
                 raise BadValue(f"there is no tool {name!r}; the tools are: {known}")
-            with contained(f"the tool {name!r}"):
-                args = tool.freeze(asked.args)
-        except BadValue as error:
-            text = clean_text(asked.args)[:TEXT_MAX]
+            args = freeze(self.vault, run.id, tool, asked.args)
+        except (BadValue, BadKeys) as error:
+            secret = tool is not None and tool.takes_secrets
+            text = NOT_KEPT if secret else clean_text(asked.args)[:TEXT_MAX]
             kind = "BadArguments" if tool else "UnknownTool"
+            kind = "BadKeys" if isinstance(error, BadKeys) else kind
             call = Call(ref=ref, tool=name, text=text, given=given)
             return Admitted(call=call, outcome=Failed(error=kind, message=str(error)))
-        digest = call_digest(
-            project=run.project,
-            run=run.id,
-            version=1,
-            tool=tool.name,
-            tool_version=tool.version,
-            args=args,
-        )
         call = Call(
             ref=ref,
             tool=tool.name,
             args=msgspec.Raw(args),
-            digest=digest,
+            digest=self._digest(run, 1, tool, tool.version, args),
             tool_version=tool.version,
             given=given,
         )
-        if (refused := _refused_before(run, tool, digest)) is not None:
+        if (refused := _refused_before(run, tool, call.digest)) is not None:
             return Admitted(call=call, outcome=refused)
         policy = self.policy
         ruling = await self.rule(run, tool, args, checks, policy)
@@ -154,17 +158,41 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args)
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        pinned = await self._pinned(run, tool, call, ruling)
+        if isinstance(pinned, Failed):
+            return Admitted(call=call, outcome=pinned)
+        if (refused := _refused_before(run, tool, pinned.digest)) is not None:
+            return Admitted(call=pinned, outcome=refused)
         if isinstance(ruling, Proceed):
             return await self._let_through(run, tool, call)
-        if not repeats and await self._covered(run, tool, args, ruling) is not None:
+        pins = pinned.operands
+        if not repeats and await self._covered(run, tool, args, ruling, pins) is not None:
             return Admitted(call=call, granted=True)
         request = HoldRequest(
             ref=ref,
             ruling=ruling,
             policy_version=policy.version,
             duplicate_of=repeats,
+            operands=pinned.operands,
         )
-        return Admitted(call=call, request=request)
+        return Admitted(call=pinned, request=request)
+
+    async def _pinned(self, run: Run, tool: Tool, call: Call, ruling: Ruling) -> Call | Failed:
+        """Make the files that a call names part of what is asked; its error if one of them cannot
+        be read. What needs nobody is only compared with what was refused before.
+        """
+        asked = not isinstance(ruling, Proceed)
+        if not asked and not run.refusals:
+            return call
+        args = bytes(call.args)
+        try:
+            pins = await pin(tool, args)
+        except BadValue as error:
+            return Failed(error="BadArguments", message=str(error)) if asked else call
+        if not pins:
+            return call
+        digest = self._digest(run, 1, tool, tool.version, args, pins=pins)
+        return replace(call, digest=digest, operands=pins)
 
     async def _let_through(self, run: Run, tool: Tool, call: Call) -> Admitted:
         args = bytes(call.args)
@@ -226,12 +254,9 @@ class Gate:
         if tool is None:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
         args = transcript.args[row.ref]
-        asked_with = transcript.tool_versions[row.ref]
-        if row.digest == self._digest(run, row.version, tool, tool.version, args):
-            upgraded = False
-        elif row.digest == self._digest(run, row.version, tool, asked_with, args):
-            upgraded = True
-        else:
+        before = transcript.operands.get(row.ref, ())
+        upgraded = self._is_upgraded(run, row, tool, transcript)
+        if upgraded is None:
             return Checked(broken=f"the arguments of {row.ref} are not what was decided on")
         policy = self.policy
         ruling = await self.rule(run, tool, args, checks, policy)
@@ -242,41 +267,86 @@ class Gate:
         repeats = _doubt_of(run, transcript, tool.name, args) if fresh else ""
         if repeats and isinstance(ruling, Proceed):
             ruling = _repeating(tool)
+        try:
+            pins = await self._pin_again(tool, args, before, ruling)
+        except BadValue as error:
+            return Checked(outcome=Failed(error="BadArguments", message=str(error)))
+        changed = what_changed(before, pins)
+        approved = row.state is CallState.APPROVED
+        signed = not approved or self.verified(run, row, transcript)
+        if isinstance(ruling, Proceed) and (changed or not signed):
+            # Nobody has to be asked, but somebody was, and has not allowed this.
+            ruling = Require(approvers=transcript.approvers.get(row.ref, ()), risk=tool.risk)
         if isinstance(ruling, Proceed):
             return await self._start(run, tool, row, args)
-        if row.state is CallState.READY and not repeats and not upgraded:
-            found = await self._covered(run, tool, args, ruling)
+        if row.state is CallState.READY and not (repeats or upgraded or changed):
+            found = await self._covered(run, tool, args, ruling, pins)
             if found is not None:
-                checked = await self._start(run, tool, row, args)
-                return msgspec.structs.replace(checked, basis=found.basis, found=found)
-        still = Still(why="what allowed it before does not any more")
-        if row.state is CallState.APPROVED:
+                start = await self._start(run, tool, row, args)
+                return replace(start, basis=found.basis, found=found)
+        still = Still(why="its rules, or the grant that covered it, were changed")
+        if approved and signed:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
-        if not still.why and not upgraded:
-            checked = await self._start(run, tool, row, args)
-            return msgspec.structs.replace(checked, basis=still.basis)
-        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
-            if (refused := _refused_before(run, tool, row.digest)) is not None:
-                return Checked(outcome=refused)
-            request = HoldRequest(
-                ref=row.ref,
-                ruling=ruling,
-                policy_version=policy.version,
-                duplicate_of=repeats,
-            )
-            return Checked(request=request)
-        why = "its tool was changed" if upgraded else still.why
+        if not still.why and not (upgraded or changed):
+            return replace(await self._start(run, tool, row, args), basis=still.basis)
         request = HoldRequest(
             ref=row.ref,
-            ruling=msgspec.structs.replace(ruling, why=f"Asked again: {why} after it was allowed."),
+            ruling=ruling,
             policy_version=policy.version,
-            digest=self._digest(run, row.version + 1, tool, tool.version, args) if upgraded else "",
-            tool_version=tool.version if upgraded else "",
+            duplicate_of=repeats,
+            operands=pins,
         )
-        return Checked(request=request)
+        if upgraded or changed:
+            digest = self._digest(run, row.version + 1, tool, tool.version, args, pins=pins)
+            request = replace(request, digest=digest, tool_version=tool.version)
+        if fresh and not upgraded and (repeats or _is_in_order(run, row)):
+            asked = self._digest(run, row.version, tool, tool.version, args, pins=pins)
+            refused = _refused_before(run, tool, asked)
+            return Checked(request=None if refused else request, outcome=refused)
+        seen = bool(changed) and bool(before or approved)
+        why = "its tool was changed" if upgraded else changed if seen else still.why
+        why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
+        # Silence is not signed: it would allow in vain, again and again.
+        ruling = replace(ruling if signed else unsilenced(ruling), why=why)
+        return Checked(request=replace(request, ruling=ruling))
 
-    async def _covered(self, run: Run, tool: Tool, args: bytes, ruling: Require) -> Found | None:
-        return None if self.grants is None else await self.grants.covering(run, tool, args, ruling)
+    def _is_upgraded(
+        self, run: Run, row: CallRow, tool: Tool, transcript: Transcript
+    ) -> bool | None:
+        """Tell whether a call was decided on with another version of its tool; None if it was not
+        decided on at all as it is.
+        """
+        args, pins = transcript.args[row.ref], transcript.operands.get(row.ref, ())
+        for version in (tool.version, transcript.tool_versions[row.ref]):
+            if row.digest == self._digest(run, row.version, tool, version, args, pins=pins):
+                return version != tool.version
+        return None
+
+    def verified(self, run: Run, row: CallRow, transcript: Transcript) -> bool:
+        """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
+        somebody is signed in shows by itself.
+        """
+        settled = transcript.settled.get(row.ref)
+        if self.trust is None or settled is None:
+            return True
+        votes = transcript.approvals.get(row.ref, [])[:-1]
+        # As the last word is signed, so is every vote that it rests on.
+        verifies = partial(self.trust.verifies, run, settled.hold, settled.version)
+        return self.trust.starts(run, row, settled) and all(map(verifies, votes))
+
+    async def _pin_again(
+        self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling
+    ) -> tuple[OperandPin, ...]:
+        """Look at the files of a call that is about to start, unless nobody is asked or was."""
+        return await pin(tool, args) if before or not isinstance(ruling, Proceed) else ()
+
+    async def _covered(
+        self, run: Run, tool: Tool, args: bytes, ruling: Require, pins: Sequence[OperandPin]
+    ) -> Found | None:
+        """Find a grant that covers a call: none speaks of what is in files, and none is signed."""
+        if self.grants is None or pins or self.trust is not None:
+            return None
+        return await self.grants.covering(run, tool, args, ruling)
 
     async def _start(self, run: Run, tool: Tool, row: CallRow, args: bytes) -> Checked:
         try:
@@ -305,8 +375,20 @@ class Gate:
             with contained("a rule"):
                 ruling = policy.on(facts, ruling)
             for each in checks:
-                ruling = strictest(ruling, await self._intervene(each, facts))
+                ruling = strictest(ruling, await intervene(each, facts, self._patience_s))
         return at_risk(ruling, tool.risk) if isinstance(ruling, Require) else ruling
+
+    def may_hold(self, tool: Tool, drivers: Iterable[Driver] = ()) -> bool:
+        """Tell whether calls of a tool could be put to people at all: by its own flag, by a rule
+        that names it, or by a check, of the app or of an agent that has it.
+        """
+        mine = [driver for driver in drivers if tool in driver.tools.values()]
+        return (
+            tool.approval is not None
+            or self._check is not None
+            or any(driver.check_for_intervention is not None for driver in mine)
+            or any(rule.names(tool.name) for rule in self.policy.rules)
+        )
 
     def doubt_ruling(
         self, run: Run, tool: Tool | None, name: str, args: bytes, *, asked: tuple[str, ...] = ()
@@ -326,40 +408,18 @@ class Gate:
             # To run it again is a decision like the first one.
             quorum=found.quorum,
             not_requester=found.not_requester,
+            escalate_after_ms=found.escalate_after_ms,
+            escalate_to=found.escalate_to,
+            chain=found.chain,
             risk=tool.risk,
             title=title,
             editable=False,
         )
 
-    async def _intervene(self, check: Intervention, facts: CallFacts) -> Ruling:
-        asked = asyncio.ensure_future(_answer(check, facts))
-        asked.add_done_callback(_forget)
-        try:
-            # A check that ignores its cancellation must not be waited for.
-            await asyncio.wait({asked}, timeout=self._patience_s)
-            if not asked.done():
-                return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")
-        finally:
-            asked.cancel()
-        if asked.cancelled():
-            return Require(why="The check was cancelled.")
-        if (error := asked.exception()) is not None:
-            return Require(why=f"The check failed: {type(error).__name__}: {error}.")
-        answer = asked.result()
-        if answer is True:
-            return Require(why="The check asks for a person.")
-        if answer is False:
-            return Proceed()
-        if isinstance(answer, Proceed | Require | Forbid):
-            return answer
-        if inspect.iscoroutine(answer):
-            answer.close()
-        return Require(why=f"The check answered {type(answer).__name__}, not a bool or a ruling.")
-
     def _facts(self, run: Run, tool: Tool, args: bytes) -> CallFacts:
         return CallFacts(
             tool=tool.name,
-            args=decode_value(args),
+            args=mask(decode_value(args)),
             by=run.by,
             agent=run.agent,
             project=run.project,
@@ -368,7 +428,16 @@ class Gate:
             lineage=run.lineage,
         )
 
-    def _digest(self, run: Run, version: int, tool: Tool, tool_version: str, args: bytes) -> str:
+    def _digest(
+        self,
+        run: Run,
+        version: int,
+        tool: Tool,
+        tool_version: str,
+        args: bytes,
+        *,
+        pins: Sequence[OperandPin] = (),
+    ) -> str:
         return call_digest(
             project=run.project,
             run=run.id,
@@ -376,14 +445,15 @@ class Gate:
             tool=tool.name,
             tool_version=tool_version,
             args=args,
+            operands=encode_pins(pins),
         )
 
 
 def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:
     """Find a call in doubt that this one would repeat, in this run or an earlier one of its thread:
-    the same tool with the same bytes, whatever version of it was shown.
+    the same tool with the same bytes, whatever version of it was shown, and whatever its secrets.
     """
-    return transcript.doubted(run).get((tool, args), "")
+    return transcript.doubted(run).get((tool, blank(args)), "")
 
 
 def _is_in_order(run: Run, row: CallRow) -> bool:
@@ -406,15 +476,3 @@ def _repeating(tool: Tool) -> Require:
 def clean_text(text: str) -> str:
     """Make text from outside storable: what is not a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-async def _answer(check: Intervention, facts: CallFacts) -> Any:
-    with contained("it"):
-        if inspect.iscoroutinefunction(check):
-            return await check(facts)
-        return await in_thread(partial(check, facts), {}, "check_for_intervention")
-
-
-def _forget(asked: asyncio.Future[Any]) -> None:
-    if not asked.cancelled():
-        asked.exception()  # Whoever wanted to know has been told, or has gone.

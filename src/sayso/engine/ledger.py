@@ -41,7 +41,7 @@ from sayso.errors import (
     StoreError,
     UnknownRun,
 )
-from sayso.store.base import Appended, Key, RunRow, Store, Write
+from sayso.store.base import Appended, HoldRow, Key, RunRow, Store, Write
 from sayso.store.journal import decode, read_journal, replay
 from sayso.store.rows import take_steps
 
@@ -178,14 +178,14 @@ class Ledger:
         )
         return await self._landed(self._hand_over(part))
 
-    async def redact(self, run_id: str, event: e.EntryRedacted) -> None:
-        """Erase the content of an entry of a finished run; its hash stays, and the chain holds."""
+    async def redact(self, run_id: str, event: e.Erasing, holds: Sequence[HoldRow] = ()) -> None:
+        """Erase what entries of a finished run say, and put these rows of holds; hashes stay."""
         live = await self._read(run_id)
-        if not 0 < event.entry <= live.run.seq:
-            raise BadValue(f"{run_id!r} has no entry {event.entry}")
+        if not 0 < event.erases.start < event.erases.stop <= live.run.seq + 1:
+            raise BadValue(f"{run_id!r} has no entry {event.erases.stop - 1}")
         self._drop(run_id)
         steps = take_steps(live.run, (event,))
-        write = msgspec.structs.replace(make_write(live.last, steps), redacts=(event.entry,))
+        write = msgspec.structs.replace(make_write(live.last, steps), holds=tuple(holds))
         part = Part(live=live, run=steps[-1].after, events=(event,), owner="", write=write)
         if await self._landed(self._hand_over(part)) is None:
             raise StaleRun

@@ -70,8 +70,9 @@ def _result(body: DurableBody, task: asyncio.Task[bytes]) -> Result:
         value = task.result()
     except NotDone as error:
         if not body.places:
-            return Void(why=str(error))
-        return Done(outcome=Failed(error="NotDone", message=str(error)))
+            return Void(why=body.veil.text(str(error)))
+        return Done(outcome=Failed(error="NotDone", message=body.veil.text(str(error))))
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its outcome.
-        return Done(outcome=read_error(error)[1])
-    return Done(outcome=Returned(value=msgspec.Raw(value)), moves=tuple(body.moves))
+        return Done(outcome=read_error(error, body.veil)[1])
+    kept = msgspec.Raw(body.veil.value(value))
+    return Done(outcome=Returned(value=kept), moves=tuple(body.moves))

@@ -11,6 +11,7 @@ import msgspec
 from sayso.domain.policy import CallFacts
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run
+from sayso.engine.door import DoorKeeper
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
 from sayso.engine.grants import Grants
@@ -22,6 +23,7 @@ from sayso.store.base import LEASE_MS, Store
 
 if TYPE_CHECKING:
     from sayso.engine.hot import HotBodies
+    from sayso.engine.signing import DeskKey
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How many such bodies one worker keeps."""
     look_s: float = 1.0
     """How often workers and the sweeper look for what no bell told them of."""
+    seal_every_s: float = 60.0
+    """How often the sweeper seals what is new."""
     beat_s: float = LEASE_MS / 3000
     """How often a worker says that it lives: several times in a lease."""
 
@@ -69,7 +73,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     hot: HotBodies
     records: People
     grants: Grants
+    door: DoorKeeper
     vault: Vault = Vault()
+    desk_key: DeskKey | None = None
+    """Signs what people decide here."""
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:
         """Make a ruling on a call that an agent's model asked for as strict as the agent wants."""

@@ -11,6 +11,7 @@ from sayso.domain import events as e
 from sayso.domain.call import Effect
 from sayso.domain.hold import SignIn
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandFile
 from sayso.domain.policy import CallFacts
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run
@@ -102,6 +103,11 @@ class Tool(Protocol):
         ...
 
     @property
+    def effect_declared(self) -> bool:
+        """Whether somebody said so, or it is what counts where nobody did."""
+        ...
+
+    @property
     def risk(self) -> str:
         """How bad it would be if it went wrong."""
         ...
@@ -136,6 +142,11 @@ class Tool(Protocol):
         """Where whoever started the run has to be signed in before it starts."""
         ...
 
+    @property
+    def takes_secrets(self) -> bool:
+        """Whether any of its arguments is a secret, or has one in it."""
+        ...
+
     def spec(self) -> ToolSpec:
         """Describe it to a model."""
         ...
@@ -145,11 +156,20 @@ class Tool(Protocol):
         ...
 
     def freeze(self, args: str | bytes) -> bytes:
-        """Validate arguments and encode them once and for all; `BadValue` if they do not fit."""
+        """Validate arguments and encode them once and for all; `BadValue` if they do not fit.
+
+        Secrets are in the open in what it gives, so only `sealing.py` calls it.
+        """
+        ...
+
+    def operands(self, args: bytes) -> Sequence[OperandFile]:
+        """List the files that frozen arguments name; none if the tool declares none."""
         ...
 
     async def call(self, ctx: Context, args: bytes) -> bytes | Suspend:
-        """Run the tool on what these bytes parse to; return the encoded result, or what it asks."""
+        """Run the tool on what these bytes parse to, with its secrets open as `freeze` gave them;
+        return the encoded result, or what it asks.
+        """
         ...
 
     async def probe(self, ctx: Context, args: bytes) -> Happened | NotHappened | None:
@@ -264,6 +284,10 @@ class Driver(Protocol):
 
     def moved(self, scene: Scene, strand: str, moves: Sequence[Any]) -> Sequence[e.Event]:
         """Say what becomes of the run by the moves that a call of this strand has made."""
+        ...
+
+    def lacks(self, scene: Scene) -> Sequence[str]:
+        """Say what an open run needs that this agent does not have any more: one text a fault."""
         ...
 
     def failed(self, strand: str, error: str) -> Change | None:

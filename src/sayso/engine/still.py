@@ -64,7 +64,7 @@ async def still_allowed(
         said += 1
     if said < ruling.quorum:
         few = said < len(approvals)
-        return Still(why="who allowed it may not any more" if few else "its rules were changed")
+        return Still(why="somebody lost the right to allow it" if few else "its rules were changed")
     return Still(basis=tuple(dict.fromkeys(basis)))
 
 

@@ -17,6 +17,7 @@ from sayso.domain.call import CallState
 from sayso.domain.run import Run
 from sayso.engine.cascade import cancel_children
 from sayso.engine.parts import Parts
+from sayso.engine.sealer import Sealer
 from sayso.engine.worker import Worker
 from sayso.errors import ConditionFailed, SaysoError, StoreClosed, StoreError
 from sayso.store.base import PAGE_MAX, Lost
@@ -33,10 +34,13 @@ class Sweeper:
     def __init__(self, parts: Parts, worker: Worker | None = None) -> None:
         self._parts = parts
         self._worker = worker
+        self._sealer = Sealer(parts.store, parts.vault, parts.bounds.seal_every_s)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to sweep."""
+        # What a process does first is what somebody waits for, and sealing imports a lot.
+        self._sealer.rest()
         self._task = asyncio.create_task(self._serve(), name="sayso-sweep")
 
     async def stop(self) -> None:
@@ -50,6 +54,8 @@ class Sweeper:
         touched = await _page_by_page(self._expire_page)
         if self._worker is not None:
             touched += await _page_by_page(partial(self._rescue_page, self._worker))
+        await self._parts.door.flush()
+        await self._sealer.seal_if_due()
         return touched
 
     async def _expire_page(self, skip: int) -> tuple[int, int]:

@@ -11,7 +11,9 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain import verbs
 from sayso.domain.call import Call, CallState
+from sayso.domain.digest import decode_value
 from sayso.domain.run import CallRow, Run, Strand
+from sayso.domain.secret import Veil, opened
 from sayso.domain.settling import Draft
 from sayso.domain.standing import startable, strand_due
 from sayso.domain.value import SAYSO
@@ -22,7 +24,7 @@ from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Answer, AskedCall, Change, Driver, Prompt, Reading, Scene, Tool
 from sayso.engine.proposal import Proposal, start_of
-from sayso.errors import CannotGoOn, ModelFailed, contained
+from sayso.errors import BadValue, CannotGoOn, ModelFailed, contained
 
 log = logging.getLogger("sayso")
 
@@ -49,6 +51,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     tools = {tool.name: tool for tool in prompt.tools}
     admitted = await _admit(parts, scene, answer.calls, tools)
+    answer = _discreet(parts, run.id, answer, admitted, tools)
     turn = _Turn(parts, driver, strand, answer, admitted, live=live, seen=seen, worker=worker)
     turn.data = data
     with contained(f"the agent {run.agent!r}"):
@@ -248,6 +251,39 @@ async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: 
             # Whoever asks sooner than the provider says is only put off again, or for longer.
             wait_s = max(backoff_s, (error.retry_after_ms or 0) / 1000)
             await asyncio.sleep(min(wait_s, parts.bounds.backoff_max_s))
+
+
+def _discreet(
+    parts: Parts,
+    run_id: str,
+    answer: Answer,
+    admitted: Sequence[Admitted],
+    tools: dict[str, Tool],
+) -> Answer:
+    """Give an answer that may be kept: the provider's own copy has secrets of its calls inside, and
+    the text beside them may.
+    """
+    veil = Veil()
+    for asked, one in zip(answer.calls, admitted, strict=True):
+        tool = tools.get(one.call.tool)
+        if tool is None or not tool.takes_secrets:
+            continue
+        if one.call.digest:
+            args = parts.vault.open_args(run_id, tool.name, bytes(one.call.args))
+            veil.add(opened(args))
+        else:
+            veil.add(_guess(asked.args))
+    if not veil.lifted:
+        return answer
+    return msgspec.structs.replace(answer, text=veil.text(answer.text), raw=None)
+
+
+def _guess(args: str) -> object:
+    # Which of them are secret cannot be told of arguments that do not fit.
+    try:
+        return decode_value(args)
+    except BadValue:
+        return None
 
 
 async def _admit(

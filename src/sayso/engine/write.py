@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sayso.domain import codec
+from sayso.domain import events as e
 from sayso.domain.guard import conditions_of
 from sayso.domain.run import FOLD
 from sayso.domain.standing import status_of
@@ -52,4 +53,5 @@ def make_write(
         key=key,
         only_if=conditions_of(before, events) if before else (),
         items=tuple(items),
+        redacts=tuple([n for one in events if isinstance(one, e.Erasing) for n in one.erases]),
     )

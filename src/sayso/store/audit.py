@@ -1,11 +1,12 @@
-"""Check a whole store: every chain, and that every row says what its journal says.
+"""Check a whole store: every chain, that every row says what its journal says, and every seal.
 
 Rule: it never stops at the first fault, and one bad run hides no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -18,6 +19,7 @@ from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
 from sayso.store.journal import decode, read_journal
 from sayso.store.rows import hold_rows, take_steps
+from sayso.store.sealed import SealWalk
 
 _ODD = (AttributeError, OverflowError, TypeError, ValueError)
 """What comes of a column that holds another kind of value than was ever put there."""
@@ -43,6 +45,11 @@ class Report(msgspec.Struct, kw_only=True):
     redacted: int = 0
     replayed: int = 0
     """Runs whose row was compared with their journal; a redacted one cannot be."""
+    seals: int = 0
+    sealed: int = 0
+    """Entries that a seal covers, and that are as they were sealed."""
+    refused: int = 0
+    """Entries of the door log."""
     faults: list[Fault] = []
 
     @property
@@ -51,15 +58,28 @@ class Report(msgspec.Struct, kw_only=True):
         return not self.faults
 
 
-async def verify(store: Store, progress: Callable[[Report], None] | None = None) -> Report:
-    """Check every run of a store; `progress` hears of it after every page."""
+async def verify(
+    store: Store,
+    progress: Callable[[Report], None] | None = None,
+    *,
+    trusted: Iterable[str] | None = None,
+    copies: Iterable[bytes] = (),
+) -> Report:
+    """Check every run of a store, and its seals; `progress` hears of it after every page.
+
+    `trusted` are the public keys that seals may be signed with; None: who signed them is not looked
+    at. `copies` are seals that were kept outside, a line of JSON each.
+    """
     report = Report()
     try:
         await _check_order(store, report)
+        await _check_seals(store, report, trusted, copies)
         before: str | None = None
         while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
             for row in page:
                 await _check_run(store, row, report)
+                # Reading blocks the loop: whoever works on it in the same process has a lease.
+                await asyncio.sleep(0)
             before = page[-1].id
             if progress is not None:
                 progress(report)
@@ -78,6 +98,18 @@ async def _check_order(store: Store, report: Report) -> None:
                 what = f"the entry at position {entry.position} belongs to no run"
                 report.faults.append(Fault(run_id="", what=what))
         after = page[-1].position
+        await asyncio.sleep(0)
+
+
+async def _check_seals(
+    store: Store, report: Report, trusted: Iterable[str] | None, copies: Iterable[bytes]
+) -> None:
+    def tell(what: str) -> None:
+        report.faults.append(Fault(run_id="", what=what))
+
+    walk = SealWalk(store, tell, trusted=trusted, copies=copies)
+    report.refused = await walk.check()
+    report.seals, report.sealed = walk.seals, walk.sealed
 
 
 async def _check_run(store: Store, row: RunRow, report: Report) -> None:
@@ -123,7 +155,9 @@ async def _read_holds(store: Store, run_id: str) -> dict[int, HoldRow]:
 
 def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
     positions = [entry.position for entry in journal]
-    faults = [] if positions == sorted(set(positions)) else ["its entries are out of order"]
+    # Those before 1 are in no tail, and under no seal.
+    in_order = positions == sorted(set(positions)) and min(positions, default=1) > 0
+    faults = [] if in_order else ["its entries are out of order"]
     if journal and journal[-1].id != row.last:
         faults.append("its row names another entry as the last")
     return faults
@@ -132,7 +166,7 @@ def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
 def _redaction_faults(journal: list[Entry]) -> list[str]:
     """Whoever erases says so: an erased entry that nobody speaks of was not erased by us."""
     events = [decode(entry) for entry in journal]
-    told = {event.entry for event in events if isinstance(event, e.EntryRedacted)}
+    told = {seq for event in events if isinstance(event, e.Erasing) for seq in event.erases}
     erased = {entry.seq for entry in journal if entry.redacted}
     return [f"entry {seq} was erased, and nothing says by whom" for seq in sorted(erased - told)]
 

@@ -14,7 +14,10 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.checkup import Finding
+    from sayso.store.door import Door
     from sayso.store.outbox import Outbox
+    from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
 
 LEASE_MS = 15_000
@@ -304,6 +307,16 @@ class Store(Protocol):
         """Where parcels that appends have written wait to be delivered."""
         ...
 
+    @property
+    def seals(self) -> Seals:
+        """Where it keeps the seals over what it keeps."""
+        ...
+
+    @property
+    def door(self) -> Door:
+        """Where it keeps who was refused what."""
+        ...
+
     def now(self) -> int:
         """Store time: milliseconds since 1970 by the store's own clock."""
         ...
@@ -412,6 +425,13 @@ class Store(Protocol):
     async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
         """List the runs whose `due_at` is now or earlier by store time, most urgent first; without
         the first `skip`.
+        """
+        ...
+
+    async def checkup(self) -> list[Finding]:
+        """Look the store over: what durability, access and time rest on, its keys, and who works
+        on it. One finding a check, in every store `clock`, `keys` and `workers`; nothing is changed
+        by looking. What is well is found as such.
         """
         ...
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sayso.domain import codec
-from sayso.domain.events import AnyEvent, Recorded
+from sayso.domain.events import AnyEvent
 from sayso.domain.lifecycle import apply_all
+from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, HoldQuery, Store

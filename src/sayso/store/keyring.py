@@ -48,24 +48,44 @@ class KeyRing:
     def __reduce__(self) -> Any:
         raise BadKeys("a key ring is not to be copied anywhere")
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its keys, the current one first."""
+        return tuple(self._keys)
+
     @classmethod
     def load(
-        cls, store_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ
+        cls,
+        store_path: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] = os.environ,
+        *,
+        make: bool = True,
     ) -> KeyRing:
         """Take the keys from `SAYSO_KEYS`, or from the file beside the store.
 
-        The file is made on first use. `BadKeys` if neither can be, or others may read the file.
+        The file is made on first use, unless `make` is False. `BadKeys` if there are no keys, or
+        others may read the file.
         """
         if env.get(VARIABLE):
             return cls(_read_keys(re.split(r"[,\s]+", env[VARIABLE].strip(", \n\t")), VARIABLE))
         if store_path is None:
             raise BadKeys(f"there are no keys: set {VARIABLE}")
-        path = Path(os.path.realpath(store_path) + ".keys")
-        text = _read_file(path)
+        path = _beside(store_path)
+        text = read_secret_file(path)
+        if text is None and not make:
+            raise BadKeys(f"there are no keys: set {VARIABLE}, or make {str(path)!r}")
         if text is None:
-            _make_file(path)
-            text = _read_file(path) or ""
+            make_secret_file(path, new_key())  # Unless somebody else is faster.
+            text = read_secret_file(path) or ""
         return cls(_read_keys(text.split(), str(path)))
+
+    @classmethod
+    def look(
+        cls, store_path: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ
+    ) -> KeyRing | None:
+        """Like `load`, but make nothing: None if there are no keys yet."""
+        there = store_path is not None and os.path.lexists(_beside(store_path))
+        return cls.load(store_path, env) if there or env.get(VARIABLE) else None
 
     def sign(self, purpose: str, data: bytes) -> str:
         """Sign data for a purpose; the signature names the key."""
@@ -109,6 +129,42 @@ class KeyRing:
         except (InvalidTag, ValueError):
             raise BadKeys("it was changed, or encrypted for something else") from None
 
+    def seal(self, purpose: str, data: bytes, aad: bytes = b"") -> str:
+        """Encrypt data to the same token each time, so that equal data can be told to be equal by
+        whoever has the token, and guessed by nobody; it names the key.
+        """
+        return f"{self._current}.{_encode(self._siv(self._current, purpose).encrypt(data, [aad]))}"
+
+    def unseal(self, purpose: str, token: str, aad: bytes = b"") -> bytes:
+        """Decrypt a token. `BadKeys` if it was changed, or is of no key of this ring."""
+        key_id, _, text = token.partition(".")
+        data = _decode(text)
+        if key_id not in self._keys:
+            raise BadKeys(f"no key of this ring has encrypted it; its key is {key_id[:32]!r}")
+        cipher = self._siv(key_id, purpose)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return cipher.decrypt(data or b"", [aad])
+        except (InvalidTag, ValueError):
+            raise BadKeys("it was changed, or encrypted for something else") from None
+
+    def can_open(self, token: str) -> bool:
+        """Tell whether a token is of a key of this ring; it may have been changed all the same."""
+        key_id = token.partition(".")[0]
+        try:
+            return key_id in self._keys and bool(self._siv(key_id, "any"))
+        except BadKeys:
+            return False
+
+    def _siv(self, key_id: str, purpose: str) -> Any:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+        except ImportError:
+            raise BadKeys("encryption needs one more package: pip install sayso[crypto]") from None
+        halves = [self._derive(key_id, f"{half}:{purpose}") for half in ("siv-mac", "siv-ctr")]
+        return AESSIV(b"".join(halves))
+
     def _mac(self, key_id: str, purpose: str, data: bytes) -> bytes:
         return hmac.digest(self._derive(key_id, f"sign:{purpose}"), data, "sha256")
 
@@ -130,6 +186,10 @@ def new_key() -> str:
     return f"k{secrets.token_hex(4)}:{_encode(os.urandom(KEY_BYTES))}"
 
 
+def _beside(store_path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.realpath(store_path) + ".keys")
+
+
 def _read_keys(items: list[str], source: str) -> dict[str, bytes]:
     keys: dict[str, bytes] = {}
     for number, item in enumerate(items, start=1):
@@ -145,7 +205,7 @@ def _read_keys(items: list[str], source: str) -> dict[str, bytes]:
     return keys
 
 
-def _read_file(path: Path) -> str | None:
+def read_secret_file(path: Path) -> str | None:
     """Read a key file, and refuse one that anybody else may read; None if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -166,8 +226,8 @@ def _read_file(path: Path) -> str | None:
         os.close(fd)
 
 
-def _make_file(path: Path) -> None:
-    """Make a key file with one new key, durably, unless somebody else is faster.
+def make_secret_file(path: Path, key: str) -> bool:
+    """Make a key file with one key, durably; False if there is a file of that name.
 
     It gets its name when it is complete: nobody reads half a key.
     """
@@ -177,7 +237,7 @@ def _make_file(path: Path) -> None:
         fd = os.open(temporary, flags, 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
-                file.write(f"{new_key()}\n".encode())
+                file.write(f"{key}\n".encode())
                 file.flush()
                 os.fsync(fd)
             os.link(temporary, path)
@@ -185,9 +245,10 @@ def _make_file(path: Path) -> None:
             temporary.unlink(missing_ok=True)
         sync_dir(str(path.parent))
     except FileExistsError:
-        return
+        return False
     except OSError as error:
         raise BadKeys(f"{str(path)!r} cannot be made: {error.strerror}") from None
+    return True
 
 
 def _encode(data: bytes) -> str:

@@ -7,7 +7,9 @@ of the same tick, and only then visible to readers.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -34,11 +36,14 @@ from sayso.store.base import (
     Sight,
     Write,
 )
+from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
+from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 
 
@@ -55,6 +60,8 @@ class MemoryStore:
         self._closed = False
         self.shelf = MemoryShelf(self._check)
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
+        self.seals = MemorySeals(self._check, self._leaves)
+        self.door = MemoryDoor(self._check, self.now)
 
     @property
     def name(self) -> str:
@@ -116,7 +123,7 @@ class MemoryStore:
     async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
         self._check()
         page = self._kept.log[after : after + page_size(limit)]
-        return [self._kept.journals[run_id][seq - 1] for run_id, seq in page]
+        return [self._entry(place) for place in page]
 
     def watch(self, run_id: str | None = None, *, own: bool = True) -> RunWatch:
         self._check()
@@ -225,14 +232,48 @@ class MemoryStore:
         found.sort(key=lambda one: one[0])
         return [run_id for _, run_id in found[skip : skip + page_size(limit)]]
 
+    async def checkup(self) -> list[Finding]:
+        self._check()
+        last_at = self._entry(self._kept.log[-1]).at if self._kept.log else 0
+        running = [row for row in self._kept.runs.values() if row.status == "running"]
+        owned = Counter(row.owner for row in running)
+        free = owned.pop("", 0)
+        workers = [
+            WorkerFact(id=worker, state=self._state(worker), runs=owned[worker])
+            for worker in sorted({*owned, *self._leases})
+        ]
+        text = "this store is in memory: all of it is gone when the process ends."
+        return [
+            Finding(name="store", level="note", text=text),
+            look_at_clock(self.now(), last_at),
+            look_for_keys(None),
+            look_at_workers(workers, free),
+        ]
+
     async def close(self) -> None:
         self._commit()
         self._closed = True
         self._watches.close()
 
+    def _entry(self, place: tuple[str, int]) -> Entry:
+        run_id, seq = place
+        return self._kept.journals[run_id][seq - 1]
+
+    def _state(self, worker: str) -> Literal["alive", "silent", "dead"]:
+        if worker in self._dead:
+            return "dead"
+        return "silent" if self._leases.get(worker, 0) <= self.tick() else "alive"
+
     def _check(self) -> None:
         if self._closed:
             raise StoreClosed
+
+    def _leaves(self, after: int, limit: int) -> list[Leaf]:
+        page = self._kept.log[after : after + limit]
+        return [
+            Leaf(position, self._kept.journals[run_id][seq - 1].hash)
+            for position, (run_id, seq) in enumerate(page, start=after + 1)
+        ]
 
     def _found(self, row: HoldRow) -> HoldFound:
         run, journal = self._kept.runs[row.run_id], self._kept.journals[row.run_id]

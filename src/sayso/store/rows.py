@@ -8,11 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.hold import Decision, Hold, HoldStatus
+from sayso.domain.digest import encode_value
+from sayso.domain.hold import (
+    Answered,
+    Approved,
+    Decision,
+    Errored,
+    Expired,
+    Hold,
+    HoldStatus,
+    Rejected,
+    Verdict,
+    Withdrawn,
+)
 from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
+from sayso.domain.transcript import ERASED
 from sayso.store.base import HoldRow
 
 _TOUCHES = (
@@ -58,6 +74,29 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
         if not hold.child:
             rows[event.hold] = _row(before, after, event.hold, event)
     return rows
+
+
+def erased_row(row: HoldRow) -> HoldRow:
+    """Give the row of a hold without anything that somebody has said: who decided, when and in one
+    word what, remains.
+    """
+    if row.decision is None:
+        return row
+    decision = codec.decode_decision(row.decision)
+    bare = replace(decision, verdict=_bare(decision.verdict), key="", note="")
+    return replace(row, decision=codec.encode_decision(bare))
+
+
+def _bare(verdict: Verdict) -> Verdict:
+    match verdict:
+        case Answered():
+            return Answered(value=msgspec.Raw(encode_value(ERASED)))
+        case Errored():
+            return Errored(message=ERASED)
+        case Expired():
+            return verdict
+        case Approved() | Rejected() | Withdrawn():
+            return type(verdict)()
 
 
 def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:

@@ -25,8 +25,11 @@ from sayso.store.base import (
     Sight,
     Write,
 )
+from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
+from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_outbox import SqliteOutbox
@@ -42,15 +45,26 @@ BUSY_S = 10.0
 
 T = TypeVar("T")
 Proof = Literal["dead", "lease"]
+_STATES: dict[Proof | None, Literal["alive", "silent", "dead"]] = {
+    "dead": "dead",
+    "lease": "silent",
+    None: "alive",
+}
 
 
 class SqliteStore:
     """Keeps runs in a SQLite file. Made by `open`, used on the event loop that opened it."""
 
     def __init__(
-        self, path: str, clock: Clock, open_handles: Callable[[], Handles], busy_s: float
+        self,
+        path: str,
+        clock: Clock,
+        open_handles: Callable[[], Handles],
+        busy_s: float,
+        vfs: str | None,
     ) -> None:
         self._path = path
+        self._vfs = vfs
         self._clock = clock
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -68,6 +82,8 @@ class SqliteStore:
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
         self.outbox = SqliteOutbox(self._submit, self._read, self.now)
+        self.seals = SqliteSeals(self._submit, self._read)
+        self.door = SqliteDoor(self._submit, self._read)
 
     @classmethod
     async def open(
@@ -112,7 +128,7 @@ class SqliteStore:
                     raise from_os(error, real) from None
                 raise
 
-        store = cls(real, clock, open_handles, busy_s)
+        store = cls(real, clock, open_handles, busy_s, vfs)
         try:
             await store._writer.start()
         except asyncio.CancelledError:
@@ -225,6 +241,22 @@ class SqliteStore:
             seen_ms_ago=max(0, self.tick() - seen_at) if known and seen_at is not None else None,
             host=host,
         )
+
+    async def checkup(self) -> list[Finding]:
+        settings = await self._submit(lambda pen: pen.settings())
+        rows = self._read(lambda reader: reader.workers())
+        workers = [
+            WorkerFact(id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs)
+            for worker, boot, until, runs in rows
+        ]
+        return [
+            *look_at_settings(settings),
+            *look_at_file(self._path),
+            await look_at_pages(self._path, self._vfs),
+            look_at_clock(self.now(), self._read(lambda reader: reader.last_at())),
+            look_for_keys(self._path),
+            look_at_workers(workers, self._read(lambda reader: reader.free())),
+        ]
 
     async def close(self) -> None:
         if self._pid != os.getpid():

@@ -28,7 +28,7 @@ READ_BUSY_MS = 2000
 _CACHE_KIB = 8000
 _PAGE_BYTES = 4096
 _WAL_BYTES_MAX = 64 << 20
-_NETWORK = frozenset(
+NETWORK = frozenset(
     ("afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs")
 )
 
@@ -169,7 +169,7 @@ def _check_host(path: str) -> None:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:  # Not Linux.
         return
-    if file_system(mounts.splitlines(), Path(path).stat().st_dev) in _NETWORK:
+    if file_system(mounts.splitlines(), Path(path).stat().st_dev) in NETWORK:
         raise BadSetup(f"{path!r} is on a network file system, where SQLite's locks do not hold")
 
 

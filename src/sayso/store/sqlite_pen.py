@@ -19,6 +19,7 @@ from sayso.store.admit import check_conditions, check_guard, check_item, make_en
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, KeyRow, Write
 from sayso.store.clock import Clock
 from sayso.store.lease import this_host
+from sayso.store.sqlite_audit import AuditPen
 from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
 
@@ -97,6 +98,7 @@ class Pen:
         self._host = this_host()
         self.shelf = ShelfPen(conn)
         self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
+        self.audit = AuditPen(conn, clock)
         self.position = 0
         """The last position written, or seen at the last look."""
 
@@ -104,6 +106,11 @@ class Pen:
         """Read the last position of all."""
         self.position = cast("int", self._one(_LAST_POSITION, ())[0] or 0)
         return self.position
+
+    def settings(self) -> dict[str, object]:
+        """Read what durability rests on: it belongs to the connection that writes."""
+        names = ("journal_mode", "synchronous", "foreign_keys", "user_version")
+        return {name: self._conn.pragma(name) for name in names}
 
     def moved_since(self, position: int) -> list[str]:
         """Name the runs that have entries after this position."""

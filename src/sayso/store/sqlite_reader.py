@@ -19,6 +19,7 @@ import msgspec
 from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
@@ -51,6 +52,17 @@ from runs r left join workers w on w.id = r.owner
 where r.status = 'running' and r.owner > '' order by r.owner, r.k
 """
 _SIGHT = "select boot, lease_until, seen_at, host from workers where id = ?"
+_WORKERS = """
+select r.owner, w.boot, w.lease_until, count(*)
+from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > '' group by r.owner
+union all
+select id, boot, lease_until, 0 from workers w
+where not exists (select 1 from runs where status = 'running' and owner = w.id)
+order by 1
+"""
+_FREE = "select count(*) from runs where status = 'running' and owner = ''"
+_LAST_AT = "select at from journal order by position desc limit 1"
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
@@ -90,6 +102,7 @@ class Reader:
         self._conn = conn
         self.shelf = ShelfReader(conn)
         self.outbox = OutboxReader(conn)
+        self.audit = AuditReader(conn)
 
     def close(self) -> None:
         close(self._conn)
@@ -130,6 +143,19 @@ class Reader:
         """Read a worker's boot id, its lease, when it was last heard of, and where."""
         found = self._all(_SIGHT, (worker,))
         return cast("Any", found[0]) if found else None
+
+    def workers(self) -> list[tuple[str, str | None, int | None, int]]:
+        """Every worker, and everyone who owns a running run: its boot id, its lease, how many."""
+        return cast("Any", self._all(_WORKERS, ()))
+
+    def free(self) -> int:
+        """How many runs are running and have no owner."""
+        return self._all(_FREE, ())[0][0]
+
+    def last_at(self) -> int:
+        """Store time of the last entry of all."""
+        found = self._all(_LAST_AT, ())
+        return found[0][0] if found else 0
 
     def runs(self, query: RunQuery) -> list[RunRow]:
         where, bindings = ["1"], list[Any]()

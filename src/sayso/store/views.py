@@ -11,16 +11,18 @@ import msgspec
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
-from sayso.domain.digest import decode_value
+from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.grant import may_be_granted
 from sayso.domain.hint import Schema
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
+from sayso.domain.operand import OperandPin
 from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.question import Question
 from sayso.domain.rendering import By, Rendering, render
 from sayso.domain.ruling import Require
-from sayso.domain.run import Run
+from sayso.domain.run import Run, Status
+from sayso.domain.secret import mask_args
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
@@ -38,7 +40,9 @@ class HoldView(Value, frozen=True, kw_only=True):
     kind: str
     tool: str
     args: Any
-    """What the call would be executed with, parsed from the very bytes."""
+    """What the call would be executed with, parsed from the very bytes. For a secret there is its
+    mark, `{"$sealed": ...}`, which `approve(args=...)` takes for: unchanged.
+    """
     title: str
     why: str
     risk: str
@@ -52,7 +56,7 @@ class HoldView(Value, frozen=True, kw_only=True):
     agent: str
     project: str
     args_json: str
-    """The very bytes."""
+    """The very bytes; with marks for secrets."""
     editable: bool = True
     duplicate_of: str | None = None
     """The call in doubt that this one would repeat."""
@@ -77,6 +81,8 @@ class HoldView(Value, frozen=True, kw_only=True):
     """It is decided with all others of its request, or not at all."""
     lineage: tuple[str, ...] = ()
     """The runs above the one that asks, the root first."""
+    operands: tuple[OperandPin, ...] = ()
+    """The files that the arguments name, as they were when they were asked about."""
 
     @property
     def missing(self) -> int:
@@ -117,7 +123,7 @@ class HoldView(Value, frozen=True, kw_only=True):
                 words.append(("agent", "asks", said))
             case _:
                 pass
-        return render(self.args_json.encode(), schema, words=words)
+        return render(self.args_json.encode(), schema, words=words, operands=self.operands)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,13 +211,13 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
     opened = decode(found.opened)
     revision = None if found.revision is None else decode(found.revision)
     ruling, doubt, repeats = Require(), "", ""
-    ask, together = None, False
+    ask, together, operands = None, False, ()
     if isinstance(opened, e.HoldOpened):
         ruling, repeats = opened.ruling, opened.duplicate_of
-        ask, together = opened.ask, opened.together
+        ask, together, operands = opened.ask, opened.together, opened.operands
         doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     if isinstance(revision, e.HoldRevised):
-        ruling = revision.ruling
+        ruling, operands = revision.ruling, revision.operands
     args = _args(found)
     return HoldView(
         id=hold_id(row.run_id, row.n),
@@ -247,6 +253,7 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         ask=ask,
         together=together,
         lineage=lineage,
+        operands=operands,
     )
 
 
@@ -258,11 +265,12 @@ def _call(run_id: str, ref: str) -> str:
 def _args(found: HoldFound) -> bytes | None:
     event = decode(found.args)
     if isinstance(event, e.HoldRevised):
-        return bytes(event.args)
+        return mask_args(bytes(event.args))
     calls = event.calls if isinstance(event, e.TurnTaken) else ()
     if isinstance(event, e.CommandReceived):
         calls = (event.call,)
-    return next((bytes(call.args) for call in calls if call.ref == found.row.call), None)
+    mine = (call for call in calls if call.ref == found.row.call)
+    return next((mask_args(bytes(call.args)) for call in mine), None)
 
 
 def _plan(run: Run, transcript: Transcript) -> tuple[ItemView, ...]:
@@ -287,8 +295,11 @@ def _item(run: Run, one: Progress) -> ItemView:
 
 
 def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldView, ...]) -> RunView:
-    """Make a view of a run."""
-    output = transcript.output
+    """Make a view of a run. What was erased of it shows as erased."""
+    output, error = transcript.output, transcript.error
+    if transcript.erased:
+        output = encode_value(ERASED) if row.status == Status.COMPLETED else None
+        error = ERASED if row.status == Status.FAILED else ""
     return RunView(
         id=run.id,
         project=run.project,
@@ -300,7 +311,7 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
         holds=holds,
         messages=transcript.messages(),
         output=None if output is None else decode_value(output),
-        error=transcript.error or None,
+        error=error or None,
         thread=run.thread or None,
         cancelling=bool(run.ending) and not run.final,
         worker=row.owner or None,

@@ -7,7 +7,9 @@ Every test is an `async def` that opens a store, uses it on one event loop and c
 """
 
 from sayso.testing.contract.append import AppendContract
+from sayso.testing.contract.audit import AuditContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
+from sayso.testing.contract.checkup import CheckupContract
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.outbox import OutboxContract
@@ -21,9 +23,11 @@ __all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
 
 class StoreContract(
     AppendContract,
+    AuditContract,
     ItemContract,
     ListContract,
     OutboxContract,
+    CheckupContract,
     RaceContract,
     ShelfContract,
     WatchContract,

@@ -1,0 +1,168 @@
+"""Executing: through the gate, on the bytes that were shown, and once."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="digests are of pretty JSON",
+        file="domain/digest.py",
+        old='ensure_ascii=False, separators=(",", ":")',
+        new="ensure_ascii=False, indent=2",
+        test="domain/test_digest.py::test_the_bytes_are_what_we_say_they_are",
+    ),
+    Mutant(
+        name="digests do not cover the version",
+        file="domain/digest.py",
+        old='"sayso.call.1", project, run, str(version), tool,',
+        new='"sayso.call.1", project, run, tool,',
+        test="domain/test_digest.py::test_a_change_of_anything_shown_is_another_digest",
+    ),
+    Mutant(
+        name="digests do not cover the tool's version",
+        file="domain/digest.py",
+        old="str(version), tool, tool_version, args)",
+        new="str(version), tool, args)",
+        test="domain/test_digest.py::test_a_change_of_anything_shown_is_another_digest",
+    ),
+    Mutant(
+        name="digests run their parts together",
+        file="domain/digest.py",
+        old='        digest.update(len(data).to_bytes(8, "big"))\n',
+        new="",
+        test="domain/test_digest.py::test_parts_cannot_be_shifted_into_each_other",
+    ),
+    Mutant(
+        name="the last of two equal keys counts",
+        file="domain/digest.py",
+        old="if len(found) != len(pairs):",
+        new="if False:",
+        test="domain/test_digest.py::test_text_without_a_single_reading_is_refused",
+    ),
+    Mutant(
+        name="the journal starts a call on another digest",
+        file="domain/apply_calls.py",
+        old="if event.digest != row.digest or event.attempt != row.attempt + 1:",
+        new="if event.attempt != row.attempt + 1:",
+        test="domain/test_lifecycle_call.py::test_a_call_starts_on_the_digest_that_was_approved",
+    ),
+    Mutant(
+        name="digests are checked at the decision only",
+        file="engine/gate.py",
+        old='            return Checked(broken=f"the arguments of {row.ref} are not what was '
+        'decided on")',
+        new="            upgraded = False",
+        test="engine/test_fail_closed.py::test_arguments_changed_in_the_file_are_not_executed",
+    ),
+    Mutant(
+        name="an edited call runs as it was",
+        file="domain/transcript.py",
+        old="                self.args[opened.call] = bytes(event.args)\n",
+        new="",
+        test="engine/test_cycle.py::test_an_edited_call_runs_as_edited_and_the_model_sees_both",
+    ),
+    Mutant(
+        name="a parameter is filled in that nobody was shown",
+        file="agents/tools.py",
+        old="if kwargs.keys() != {parameter.name for parameter in parameters}:",
+        new="if False:",
+        test="engine/test_regressions.py::"
+        "test_a_parameter_added_while_a_call_waits_is_not_filled_in_unseen",
+    ),
+    Mutant(
+        name="rules share the arguments",
+        file="domain/policy.py",
+        old="msgspec.structs.replace(facts, args=deepcopy(facts.args))",
+        new="facts",
+        test="engine/test_regressions.py::"
+        "test_a_condition_that_changes_arguments_does_not_fool_the_next",
+    ),
+    Mutant(
+        name="a condition that breaks lets the call go",
+        file="domain/policy.py",
+        old='return _suspicious(self, f"its condition failed: {describe(error)}")',
+        new="return None",
+        test="engine/test_fail_closed.py::test_a_broken_condition_asks_a_person",
+    ),
+    Mutant(
+        name="a condition may say anything",
+        file="domain/policy.py",
+        old="if applies is False:",
+        new="if not applies:",
+        test="domain/test_policy.py::"
+        "test_a_condition_that_answers_neither_true_nor_false_asks_a_person",
+    ),
+    Mutant(
+        name="a check that does not answer lets the call go",
+        file="engine/gate.py",
+        old='return Require(why=f"The check did not answer within {self._patience_s:g} seconds.")',
+        new="return Proceed()",
+        test="engine/test_fail_closed.py::test_a_check_that_blocks_for_ever_asks_a_person",
+    ),
+    Mutant(
+        name="a check that raises lets the call go",
+        file="engine/gate.py",
+        old='return Require(why=f"The check failed: {type(error).__name__}: {error}.")',
+        new="return Proceed()",
+        test="engine/test_fail_closed.py::test_a_check_that_does_not_say_no_asks_a_person",
+    ),
+    Mutant(
+        name="one rule loosens another",
+        file="domain/policy.py",
+        old="    if isinstance(one, Forbid) or isinstance(two, Proceed):\n        return one",
+        new="    if isinstance(two, Proceed):\n        return two",
+        test="domain/test_policy.py::test_a_ban_stands_whoever_says_so",
+    ),
+    Mutant(
+        name="a rule that came later does not count at the start",
+        file="engine/gate.py",
+        old="if decision is not None and not upgraded and stands(run, ruling, decision):",
+        new="if decision is not None and not upgraded:",
+        test="engine/test_fail_closed.py::test_a_policy_that_names_somebody_else_by_now_asks_them",
+    ),
+    Mutant(
+        name="a yes to the old tool counts for the new one",
+        file="engine/gate.py",
+        old="if decision is not None and not upgraded and stands(run, ruling, decision):",
+        new="if decision is not None and stands(run, ruling, decision):",
+        test="engine/test_fail_closed.py::"
+        "test_a_tool_that_was_upgraded_while_its_call_waited_is_asked_about_again",
+    ),
+    Mutant(
+        name="what was refused is asked again",
+        file="engine/gate.py",
+        old="if before is None or before.times < tool.asks_max:",
+        new="if True:",
+        test="engine/test_cycle.py::test_a_call_equal_to_a_rejected_one_is_declined_without_asking",
+    ),
+    Mutant(
+        name="a call in doubt is repeated unasked",
+        file="engine/gate.py",
+        old='return transcript.doubted(run).get((tool, args), "")',
+        new='return ""',
+        test="engine/test_regressions.py::test_a_call_that_was_in_doubt_is_never_repeated_unasked",
+    ),
+    Mutant(
+        name="a call starts in a run that is to end",
+        file="domain/apply_calls.py",
+        old='        raise IllegalEvent("nothing starts in a run that is to end")',
+        new="        return",
+        test="domain/test_lifecycle_call.py::test_nothing_starts_in_a_run_that_is_to_end",
+    ),
+    Mutant(
+        name="a call is made however late",
+        file="engine/calls.py",
+        old="    if late_ms > parts.bounds.start_grace_ms or call is None or tool is None:\n"
+        "        return _not_sent(",
+        new="    if call is None or tool is None:\n        return _not_sent(",
+        test="engine/test_effects.py::test_a_call_whose_start_took_too_long_is_not_made",
+    ),
+    Mutant(
+        name="a changed body goes on as if it had not",
+        file="engine/body.py",
+        old="same = (place.name, place.digest) == (name, digest)",
+        new="same = True",
+        test="engine/test_bodies.py::test_a_body_whose_code_has_changed_stops_and_says_where",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Seals in a file outside of the store, a line of JSON each: the copy that nobody who has only the
+store can change.
+
+Rule: a file is only added to, and only if it is of this store so far.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from sayso.errors import BadValue, NotUnderstood
+from sayso.store.base import PAGE_MAX, Store
+from sayso.store.seal import LINE_BYTES_MAX, Seal, read_seal
+
+Path = str | os.PathLike[str]
+
+
+@contextmanager
+def open_lines(path: Path) -> Generator[Iterator[bytes]]:
+    """Read a file line by line, none of them longer than a seal can be by much."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a path of any kind.
+        yield iter(lambda: file.readline(LINE_BYTES_MAX + 2), b"")
+
+
+async def keep_outside(store: Store, path: Path) -> int:
+    """Add to a file the seals that it does not have; say how many. It is made if there is none.
+
+    `BadValue` if the file is of another store, or damaged: nothing is written then.
+    """
+    last = _last(path) if os.path.exists(path) else None  # noqa: ASYNC240, PTH110
+    if last is not None:
+        kept = await store.seals.list(after=last.n - 1, limit=1)
+        if not kept or kept[0].n != last.n or kept[0].data != last.line():
+            raise BadValue(
+                f"{str(path)!r} has another seal {last.n} than the store: it is of another store, "
+                "or one of them was changed; `sayso audit verify --seals` says more"
+            )
+    after, count = 0 if last is None else last.n, 0
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "ab") as file:
+        while page := await store.seals.list(after=after, limit=PAGE_MAX):
+            file.writelines(one.data + b"\n" for one in page)
+            count += len(page)
+            after = page[-1].n
+        file.flush()
+        os.fsync(handle)
+    return count
+
+
+def _last(path: Path) -> Seal | None:
+    """Read the last seal of a file."""
+    line = b""
+    with open_lines(path) as found:
+        for line in found:  # noqa: B007 - the last one counts.
+            pass
+    if not line:
+        return None
+    try:
+        if not line.endswith(b"\n"):
+            raise NotUnderstood("it was cut off")
+        return read_seal(line.rstrip(b"\n"))
+    except NotUnderstood as error:
+        raise BadValue(
+            f"the last line of {str(path)!r} is no seal: {error}; remove that line, or name "
+            "another file"
+        ) from None

@@ -1,0 +1,73 @@
+"""Seals and the door log of the store in memory."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable
+
+from sayso.store.door import SALT_BYTES, DoorEntry, Head, check_note, check_page, next_entry
+from sayso.store.seal import KeptSeal, Leaf, Seal, check_next, read_seal
+
+
+class MemorySeals:
+    """Keeps seals for as long as the process lives; `check` raises when the store is closed."""
+
+    def __init__(self, check: Callable[[], None], leaves: Callable[[int, int], list[Leaf]]) -> None:
+        self._check = check
+        self._leaves = leaves
+        self._kept: list[bytes] = []
+
+    async def put(self, seal: Seal) -> None:
+        self._check()
+        check_next(seal, len(self._kept))
+        self._kept.append(seal.line())
+
+    async def last(self) -> Seal | None:
+        self._check()
+        return read_seal(self._kept[-1]) if self._kept else None
+
+    async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[KeptSeal]:
+        limit = check_page(after, limit)
+        self._check()
+        page = self._kept[after : after + limit]
+        return [KeptSeal(n, data) for n, data in enumerate(page, start=after + 1)]
+
+    async def leaves(self, *, after: int = 0, limit: int = 500) -> builtins.list[Leaf]:
+        limit = check_page(after, limit)
+        self._check()
+        return self._leaves(after, limit)
+
+
+class MemoryDoor:
+    """Keeps the door log for as long as the process lives."""
+
+    def __init__(self, check: Callable[[], None], now: Callable[[], int]) -> None:
+        self._check = check
+        self._now = now
+        self._kept: list[DoorEntry] = []
+
+    async def note(self, project: str, payload: bytes) -> DoorEntry:
+        check_note(project, payload)
+        self._check()
+        made = next_entry(
+            self._kept[-1] if self._kept else None,
+            project=project,
+            at=self._now(),
+            salt=os.urandom(SALT_BYTES),
+            payload=payload,
+        )
+        self._kept.append(made)
+        return made
+
+    async def list(
+        self, project: str | None = None, *, after: int = 0, limit: int = 50
+    ) -> builtins.list[DoorEntry]:
+        limit = check_page(after, limit)
+        self._check()
+        found = [one for one in self._kept[after:] if project in (None, one.project)]
+        return found[:limit]
+
+    async def head(self) -> Head:
+        self._check()
+        return Head(n=self._kept[-1].n, hash=self._kept[-1].hash) if self._kept else Head()
