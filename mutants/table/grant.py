@@ -1,10 +1,128 @@
-"""Grants: scope, arguments, end date, use count, revocation.
-
-To be filled by whoever adds the guards.
-"""
+"""Grants: scope, arguments, end date, use count, revocation."""
 
 from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-MUTANTS: tuple[Mutant, ...] = ()
+_GRANTS = "engine/test_grants.py::"
+_FAULTS = "engine/test_people_faults.py::"
+_TABLE = (
+    "authority/test_library.py::test_everybody_may_do_what_the_table_says_and_nothing_else[memory-"
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="a grant is used as often as one likes",
+        file="domain/grant.py",
+        old="left = self.uses_max is None or self.used < self.uses_max",
+        new="left = True",
+        test=_GRANTS + "test_the_last_use_is_had_by_one[memory]",
+    ),
+    Mutant(
+        name="the calls of one turn share one use",
+        file="engine/grants.py",
+        old="(most is not None and first.grant.used + times >= most)",
+        new="False",
+        test=_GRANTS + "test_calls_of_one_turn_share_the_uses_that_are_left[memory]",
+    ),
+    Mutant(
+        name="a use is not counted",
+        file="engine/grants.py",
+        old="used=found.grant.used + times",
+        new="used=found.grant.used",
+        test=_GRANTS + "test_the_last_use_is_had_by_one[memory]",
+    ),
+    Mutant(
+        name="a grant never ends",
+        file="domain/grant.py",
+        old="self.revoked is None and now < self.until and left",
+        new="self.revoked is None and left",
+        test=_GRANTS + "test_a_grant_ends_when_it_says_and_when_it_is_revoked[memory]",
+    ),
+    Mutant(
+        name="a grant's end is not compared at the commit",
+        file="domain/guard.py",
+        old="                if event.grant_until is not None:",
+        new="                if False:",
+        test=_FAULTS + "test_a_grant_ends_between_the_check_and_the_start[memory]",
+    ),
+    Mutant(
+        name="a revoked grant is good",
+        file="domain/grant.py",
+        old="self.revoked is None and now < self.until and left",
+        new="now < self.until and left",
+        test=_GRANTS + "test_a_grant_ends_when_it_says_and_when_it_is_revoked[memory]",
+    ),
+    Mutant(
+        name="anybody revokes a grant",
+        file="engine/grants.py",
+        old="            if not who.active or not (mine or who.right([OPERATOR])):",
+        new="            if not who.active:",
+        test=_TABLE + "grant-open]",
+    ),
+    Mutant(
+        name="a grant is worth what whoever gave it could allow then",
+        file="engine/grants.py",
+        old="            if right is not None:\n",
+        new="            if True:\n                right = right or who.rights[0]\n",
+        test=_GRANTS + "test_a_grant_is_worth_what_whoever_gave_it_may_allow_now[memory]",
+    ),
+    Mutant(
+        name="one's standing yes is a quorum",
+        file="domain/grant.py",
+        old="ruling.quorum == 1 and not",
+        new="not",
+        test=_GRANTS + "test_no_grant_is_given_or_used_where_one_yes_is_not_enough[memory-quorum]",
+    ),
+    Mutant(
+        name="a grant is a way around four eyes",
+        file="domain/grant.py",
+        old="not ruling.not_requester and",
+        new="",
+        test=_GRANTS
+        + "test_no_grant_is_given_or_used_where_one_yes_is_not_enough[memory-four eyes]",
+    ),
+    Mutant(
+        name="a critical call has a standing yes",
+        file="domain/grant.py",
+        old=' and ruling.risk != "critical"',
+        new="",
+        test=_GRANTS
+        + "test_no_grant_is_given_or_used_where_one_yes_is_not_enough[memory-critical]",
+    ),
+    Mutant(
+        name="1 and True are one number to a grant",
+        file="domain/grant.py",
+        old="    return encode_value(now[name]) == encode_value(before[name])",
+        new="    return now[name] == before[name]",
+        test=_FAULTS + "test_a_grant_for_one_number_is_for_no_other[memory-True]",
+    ),
+    Mutant(
+        name="True is at most ten",
+        file="domain/grant.py",
+        old="                if isinstance(found, bool) or not isinstance(found, int | float):",
+        new="                if not isinstance(found, int | float):",
+        test=_FAULTS + "test_a_limit_on_a_number_allows_numbers_only[memory]",
+    ),
+    Mutant(
+        name="a grant is for every version of its tool",
+        file="domain/grant.py",
+        old="if tool_version != self.tool_version or agent != self.agent:",
+        new="if agent != self.agent:",
+        test=_GRANTS + "test_another_version_of_the_tool_is_asked_about[memory]",
+    ),
+    Mutant(
+        name="a grant of a run is for all",
+        file="domain/grant.py",
+        old="        if self.run and self.run not in tuple(runs):",
+        new="        if False:",
+        test=_GRANTS + "test_a_grant_of_a_run_is_for_that_run[memory]",
+    ),
+    Mutant(
+        name="a standing yes is taken back and stands",
+        file="engine/giving.py",
+        old="    if request.undo_ms:",
+        new="    if False:",
+        test=_FAULTS + "test_a_standing_yes_that_could_be_taken_back_is_refused[memory]",
+    ),
+)

@@ -12,7 +12,7 @@ from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, describe_call, describe_secret_call
 from sayso.agents.tools import check_tool
 from sayso.domain.call import Outcome
-from sayso.domain.hold import Verdict, may_decide
+from sayso.domain.hold import Verdict
 from sayso.domain.message import Message
 from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import duration_ms
@@ -27,6 +27,7 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.sweeper import Sweeper
+from sayso.engine.voters import asks
 from sayso.errors import (
     BadTool,
     BadValue,
@@ -162,8 +163,8 @@ class Sayso(Wired):
         by: str | Principal,
         note: str = "",
     ) -> HoldView:
-        """Hand over what one is asked to somebody else. Who is meant by name may name anybody; who
-        is one of many, or an operator, only one of the same many.
+        """Hand over what one is asked to somebody else. Who is meant by name may name anybody
+        of the project; who is one of many, or an operator, only one of the same many.
         """
         found = await self._open_desk.reassign(
             read_hold(hold), to=read_person(to), by=read_person(by), note=note
@@ -209,8 +210,8 @@ class Sayso(Wired):
         )
         found = await self._open_parts.store.holds(query)
         more = found and len(found) == page_size(limit)
-        # A service that owns a run is not asked for the approvals in it.
-        mine = [one for one in found if who is None or may_decide(one.row.who, who, one.row.kind)]
+        parts = self._open_parts
+        mine = [one for one in found if who is None or await asks(parts, one, who)]
         return Page(
             items=tuple(hold_view(one) for one in mine), next=found[-1].key if more else None
         )

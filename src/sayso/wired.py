@@ -221,7 +221,7 @@ class Wired:
         if signed_in is not None:
             from sayso.agents.sign_in import SignInDesk
 
-            self._sign_ins = SignInDesk(store, self._desk, signed_in)
+            self._sign_ins = SignInDesk(store, self._desk, signed_in, parts.records)
         self._parts = parts
 
     @property

@@ -134,7 +134,9 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
     if hold.deadline is not None and (event.deadline is None or event.deadline > hold.deadline):
         raise IllegalEvent("an edit never buys time")
     row = move(run, hold.call, event, {_S.HELD: _S.HELD})
-    row = replace(row, version=event.version, digest=event.digest, entry=run.seq)
+    row = replace(
+        row, version=event.version, digest=event.digest, entry=run.seq, editor=event.by.id
+    )
     hold = replace(
         hold,
         version=event.version,
@@ -152,7 +154,7 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
         votes=(),
         ladder=_ladder(run, event.ruling, hold.opened_at),
         start_by_ms=event.ruling.start_by_ms,
-        editor=event.by.id,
+        handed=(),
         remind_every_ms=event.ruling.remind_every_ms,
     )
     return with_hold(with_call(run, row), hold)
@@ -214,7 +216,10 @@ def hold_reassigned(run: Run, event: e.HoldReassigned) -> Run:
     if has_voted(hold, {event.by.id, event.of, event.instead_of.removeprefix("user:")}):
         raise IllegalEvent(f"who has voted on hold {hold.n} does not hand it over as well")
     approvers = [event.to if who == event.instead_of else who for who in hold.approvers]
-    return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers))))
+    first = dict(hold.handed)
+    first[event.to] = first.pop(event.instead_of, event.instead_of)
+    handed = tuple(first.items())
+    return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers)), handed=handed))
 
 
 def hold_settled(run: Run, event: e.HoldSettled) -> Run:
@@ -353,7 +358,7 @@ def requesters(run: Run, hold: Hold) -> tuple[str, ...]:
     started the run, who invoked the command, who made the arguments what they are.
     """
     row = run.call(hold.call)
-    found = (run.by.id, "" if row is None else row.by, hold.editor)
+    found = (run.by.id,) if row is None else (run.by.id, row.by, row.editor)
     return tuple(one for one in found if one) if hold.not_requester else ()
 
 

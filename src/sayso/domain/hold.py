@@ -254,8 +254,6 @@ class Hold(Row, frozen=True, kw_only=True):
     ladder: tuple[Rung, ...] = ()
     """Who is asked as well as time goes by."""
     start_by_ms: int | None = None
-    editor: str = ""
-    """Who made it what it is now."""
     silent_answer: str = ""
     """What silence answers, as JSON."""
     attempt: int = 0
@@ -265,6 +263,8 @@ class Hold(Row, frozen=True, kw_only=True):
     worker: str = ""
     """Who made that attempt; empty if that was in another store."""
     remind_every_ms: int | None = None
+    handed: tuple[tuple[str, str], ...] = ()
+    """Who is asked in place of whom who was asked first."""
 
     @property
     def status(self) -> HoldStatus:

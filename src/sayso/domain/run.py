@@ -54,6 +54,8 @@ class CallRow(Row, frozen=True, kw_only=True):
     """The person who invoked it, if it is a command."""
     start_by: int | None = None
     """Until when the yes that it has is good."""
+    editor: str = ""
+    """Who made its arguments what they are now, if somebody has edited them."""
 
 
 class Strand(Row, frozen=True, kw_only=True):

@@ -97,8 +97,6 @@ class Transcript:
         """What people last decided on whether each call may start."""
         self.approvals: dict[str, list[Decision]] = {}
         """All that let each call start when it was last decided: the votes, and the last word."""
-        self.editors: dict[str, str] = {}
-        """Who last edited the arguments of each call."""
         self.handed: dict[str, dict[str, str]] = {}
         """Who was asked about each call in place of whom."""
         self.settled: dict[str, e.HoldSettled] = {}
@@ -269,7 +267,6 @@ class Transcript:
                 self.args[opened.call] = bytes(event.args)
                 self.operands[opened.call] = event.operands
                 self.approvers[opened.call] = event.approvers
-                self.editors[opened.call] = event.by.id
                 self._votes.pop(event.hold, None)
             case e.HoldSettled() if opened.then == "continue":
                 place = self._place(opened.call, opened.step)

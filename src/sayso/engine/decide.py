@@ -52,6 +52,7 @@ from sayso.engine.parts import Parts
 from sayso.engine.voters import (
     Standing,
     check_over,
+    check_votes,
     escalate,
     lapse,
     records_moved,
@@ -61,6 +62,7 @@ from sayso.engine.voters import (
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
+    CannotUndo,
     ConditionFailed,
     HoldExpired,
     KeyReused,
@@ -156,6 +158,14 @@ class Decider:
                 await self._parts.ledger.write(run_id, verb)
             except UnknownHold:
                 raise what_stands(await self._found(run_id, n), who) from None
+            except (HoldExpired, ConditionFailed) as error:
+                if records_moved(error):
+                    raise
+                await self._expire(run_id)
+                stands = await self._why_not(run_id, [n], who)
+                if isinstance(error, HoldExpired) and isinstance(stands, NotAllowed):
+                    raise  # An operator is not among those asked, and was told the truth.
+                raise stands from None
 
         await while_records_move(attempt)
         return await self._found(run_id, n)
@@ -186,9 +196,16 @@ class Decider:
         """Take back one's own decision before it is effective."""
         run_id, n = _place("hold", hold)
         project = (await self._found(run_id, n)).project
-        who = await self._parts.records.acting(project, by)
+        who = await self._parts.records.authority(project, by)
+        if not who.active:
+            raise NotAllowed(f"{who.by} may not take anything back: they are no longer active")
         now = self._parts.store.now()
-        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=who, now=now))
+        try:
+            await self._parts.ledger.write(
+                run_id, lambda run: settling.undo(run, n, by=who.by, now=now)
+            )
+        except ConditionFailed:
+            raise CannotUndo from None  # It has become effective meanwhile.
         return await self._found(run_id, n)
 
     async def _settle(
@@ -330,6 +347,7 @@ class Decider:
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()
         n, verdict, edit, who = one.n, one.verdict, one.edit, standing.who
+        check_votes(run, n, standing)
         draft = Draft(run)
         draft.add(*escalate(run, n, now))
         draft.add(*lapse(run, n, standing.lapsed.get(n, ()), now))

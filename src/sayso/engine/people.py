@@ -7,6 +7,7 @@ Rule 2: what is read here is only good together with the revs it was read at; ap
 from __future__ import annotations
 
 import builtins
+import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -275,6 +276,9 @@ def _check_name(text: str, what: str) -> str:
     check_text(text, what, KEY_MAX)
     if not text or text != text.strip() or not text.isprintable():
         raise BadValue(f"{what} is a word that can be seen, not {text!r}")
+    # Written in two ways it would look like one name, and be two.
+    if not unicodedata.is_normalized("NFC", text):
+        raise BadValue(f"{what} is written with its accents apart: give {text!r} in NFC")
     return text
 
 
