@@ -33,12 +33,14 @@ from sayso.domain.secret import Secret
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
+from sayso.engine.courier import DeadNotice, Notice
 from sayso.engine.feed import Delta
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
 from sayso.errors import NotAnswered, NotDone, SaysoError, StepFailed
+from sayso.store.doubt import DoubtView
 from sayso.store.views import CommandView, HoldView, RunView
 
 if TYPE_CHECKING:
@@ -61,10 +63,12 @@ __all__ = [
     "CallFacts",
     "CommandView",
     "Context",
+    "DeadNotice",
     "Decision",
     "Declined",
     "Delta",
     "DeskKey",
+    "DoubtView",
     "Effect",
     "Failed",
     "Finding",
@@ -80,6 +84,7 @@ __all__ = [
     "NotAnswered",
     "NotDone",
     "NotHappened",
+    "Notice",
     "OAuthProvider",
     "Operand",
     "OperandPin",

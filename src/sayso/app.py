@@ -12,7 +12,7 @@ from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import REF, describe_call, describe_secret_call
 from sayso.agents.tools import check_tool
 from sayso.domain.call import Outcome
-from sayso.domain.hold import Verdict, may_decide
+from sayso.domain.hold import Verdict
 from sayso.domain.message import Message
 from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import duration_ms
@@ -27,6 +27,7 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.sweeper import Sweeper
+from sayso.engine.voters import asks
 from sayso.errors import (
     BadTool,
     BadValue,
@@ -38,6 +39,7 @@ from sayso.given import (
 )
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
+from sayso.store.doubt import DoubtView, read_doubt
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.wired import Wired
 
@@ -107,6 +109,7 @@ class Sayso(Wired):
         note: str = "",
         channel: str = "library",
         always: Always | None = None,
+        even_if_alive: bool = False,
     ) -> HoldView:
         """Decide a hold: `approve()`, `approve(args={...})`, `reject("why")`, `answer(value)`,
         `fail("why")`. Durable when this returns.
@@ -114,7 +117,8 @@ class Sayso(Wired):
         The first decision stands: `AlreadyDecided` carries it. A hold view brings the digest of
         what was shown; an id alone decides only what was never edited. With `key` a retry gets the
         same answer. With `undo` the decision can be taken back for that long, and counts after.
-        With `always` a yes goes for later calls like this one, too.
+        With `always` a yes goes for later calls like this one, too. A call in doubt whose worker
+        may still be alive is run again only with `even_if_alive=True`: else `WorkerMayLive`.
         """
         if isinstance(hold, HoldView):
             digest = digest or hold.digest
@@ -129,6 +133,7 @@ class Sayso(Wired):
             channel=channel,
             always=always,
             shown=_shown(hold) if isinstance(hold, HoldView) else None,
+            even_if_alive=even_if_alive,
         )
         decision = await self._open_desk.decide(name, request)
         if decision is None or not isinstance(hold, HoldView) or request.edits:
@@ -158,8 +163,8 @@ class Sayso(Wired):
         by: str | Principal,
         note: str = "",
     ) -> HoldView:
-        """Hand over what one is asked to somebody else. Who is meant by name may name anybody; who
-        is one of many, or an operator, only one of the same many.
+        """Hand over what one is asked to somebody else. Who is meant by name may name anybody
+        of the project; who is one of many, or an operator, only one of the same many.
         """
         found = await self._open_desk.reassign(
             read_hold(hold), to=read_person(to), by=read_person(by), note=note
@@ -177,6 +182,10 @@ class Sayso(Wired):
         """Look at one hold, open or settled."""
         name = read_hold(hold)
         return await self.run(run_of(name)).hold(name)
+
+    async def doubt(self, hold: str | HoldView) -> DoubtView:
+        """Look at a call in doubt: all that is known of it, and what can be said."""
+        return await read_doubt(self._open_parts.store, read_hold(hold))
 
     async def holds(
         self,
@@ -201,8 +210,8 @@ class Sayso(Wired):
         )
         found = await self._open_parts.store.holds(query)
         more = found and len(found) == page_size(limit)
-        # A service that owns a run is not asked for the approvals in it.
-        mine = [one for one in found if who is None or may_decide(one.row.who, who, one.row.kind)]
+        parts = self._open_parts
+        mine = [one for one in found if who is None or await asks(parts, one, who)]
         return Page(
             items=tuple(hold_view(one) for one in mine), next=found[-1].key if more else None
         )
@@ -368,9 +377,13 @@ class Sayso(Wired):
         )
 
     async def sweep(self) -> int:
-        """Do what is due right now rather than at the sweeper's next look; for tests and cron."""
+        """Do what is due right now rather than at the sweeper's next look, notices included; for
+        tests and cron. Say how many runs were touched.
+        """
         parts = self._open_parts
-        return await (self._sweeper or Sweeper(parts)).sweep()
+        touched = await (self._sweeper or Sweeper(parts)).sweep()
+        await self.notices.deliver()
+        return touched
 
 
 def _shown(hold: HoldView) -> Shown:

@@ -14,6 +14,7 @@
     |   +-- NotAllowed          this person may not do this
     |   +-- NotWhatWasShown     the digest is not that of what is on offer now, or was seen
     |   +-- WrongVerdict        this verdict does not answer this ask
+    |   +-- WorkerMayLive       a call in doubt may still be under way: it cannot be run again yet
     |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
     |   |   +-- BadQuestion     a question that nobody could answer as it is put
@@ -137,6 +138,13 @@ class NotWhatWasShown(Refused):
 
 class WrongVerdict(Refused):
     """This verdict does not answer this ask."""
+
+
+class WorkerMayLive(Refused):
+    """The attempt before may still be under way: it cannot be run again yet."""
+
+    worker: str
+    """Who made it; empty if that was in another store."""
 
 
 class BadAnswer(Refused):

@@ -24,6 +24,7 @@ from sayso import app as _app
 from sayso.domain.recorded import Recorded
 from sayso.domain.value import Principal
 from sayso.engine import audit_desk as _audit
+from sayso.engine import courier as _courier
 from sayso.engine import grants as _grants
 from sayso.engine import handle as _handle
 from sayso.engine import people as _people
@@ -154,6 +155,14 @@ class Grants(_Part[_grants.Grants]):
     revoke = _bridge(_grants.Grants.revoke)
 
 
+class Notices(_Part[_courier.Notices]):
+    """What people are told of holds."""
+
+    deliver = _bridge(_courier.Notices.deliver)
+    dead = _bridge(_courier.Notices.dead)
+    revive = _bridge(_courier.Notices.revive)
+
+
 class RunHandle(_Part[_handle.RunHandle]):
     """One run of one agent."""
 
@@ -270,6 +279,7 @@ class Sayso(_Bridged[_app.Sayso]):
     reassign = _bridge(_app.Sayso.reassign)
     undo = _bridge(_app.Sayso.undo)
     hold = _bridge(_app.Sayso.hold)
+    doubt = _bridge(_app.Sayso.doubt)
     holds = _bridge(_app.Sayso.holds)
     command = _bridge(_app.Sayso.command)
     gate = _bridge(_app.Sayso.gate)
@@ -289,6 +299,11 @@ class Sayso(_Bridged[_app.Sayso]):
     def grants(self) -> Grants:
         """Standing permissions: what is always allowed, until when, and by whom."""
         return Grants(self, self._opened.grants)
+
+    @property
+    def notices(self) -> Notices:
+        """What people are told of holds by `notify`, and what nobody could be told."""
+        return Notices(self, self._opened.notices)
 
     @property
     def store(self) -> Store:

@@ -18,6 +18,7 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import SingleCall
 from sayso.domain.policy import Policy
+from sayso.engine.courier import Courier, Notices, Notify
 from sayso.engine.desk import Desk
 from sayso.engine.dispatch import LocalDispatch
 from sayso.engine.door import DoorKeeper
@@ -73,6 +74,7 @@ class Wired:
         providers: Iterable[OAuthProvider] = (),
         policy: Policy | None = None,
         check_for_intervention: Intervention | None = None,
+        notify: Notify | None = None,
         deps: Any = None,
         work: bool = True,
         project: str = "default",
@@ -95,6 +97,9 @@ class Wired:
             raise BadPolicy(f"{policy!r} is not a policy: make one with Policy(Rule(...), ...)")
         if check_for_intervention is not None and not callable(check_for_intervention):
             raise BadSetup(f"check_for_intervention cannot be called: {check_for_intervention!r}")
+        if notify is not None and not callable(notify):
+            raise BadSetup(f"notify cannot be called: {notify!r}")
+        self._notify = notify
         self._desk_key = read_desk_key(sign_with)
         self._gate = Gate(policy, check_for_intervention, trust=read_trust(trust))
         self._drivers = read_agents(agents)
@@ -106,6 +111,7 @@ class Wired:
         self._sign_ins: SignInDesk | None = None
         self._worker: Worker | None = None
         self._sweeper: Sweeper | None = None
+        self._courier: Courier | None = None
         self._dispatch: LocalDispatch | None = None
 
     async def __aenter__(self) -> Self:
@@ -155,6 +161,8 @@ class Wired:
                 stack.callback(self._dispatch.close)
             if self._worker is not None:
                 stack.push_async_callback(self._worker.drain, self._drain_s)
+            if self._courier is not None:
+                stack.push_async_callback(self._courier.stop, self._drain_s)
             if self._sweeper is not None:
                 stack.push_async_callback(self._sweeper.stop)
 
@@ -177,6 +185,7 @@ class Wired:
     async def _wire(self, store: Store) -> None:
         self._dispatch = LocalDispatch(store)
         ledger = self.ledger_class(store, self._dispatch)
+        ledger.notices = self._notify is not None
         people = People(store, self._project)
         parts = Parts(
             store=store,
@@ -199,16 +208,20 @@ class Wired:
         self._gate.grants = parts.grants
         self._gate.vault = parts.vault
         self._single.vault = parts.vault
+        if self._notify is not None:
+            self._courier = Courier(parts, self._notify)
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
             self._sweeper = Sweeper(parts, self._worker)
             self._sweeper.start()
+            if self._courier is not None:
+                self._courier.start()
         self._desk = Desk(parts, self._worker)
         if signed_in is not None:
             from sayso.agents.sign_in import SignInDesk
 
-            self._sign_ins = SignInDesk(store, self._desk, signed_in)
+            self._sign_ins = SignInDesk(store, self._desk, signed_in, parts.records)
         self._parts = parts
 
     @property
@@ -225,6 +238,11 @@ class Wired:
     def grants(self) -> Grants:
         """Standing permissions: what is always allowed, until when, and by whom."""
         return self._open_parts.grants
+
+    @property
+    def notices(self) -> Notices:
+        """What people are told of holds by `notify`, and what nobody could be told."""
+        return Notices(self._open_parts, self._project, self._courier)
 
     @property
     def _open_parts(self) -> Parts:

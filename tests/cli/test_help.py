@@ -8,6 +8,7 @@ from tests.cli.conftest import finish
 COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
 COMMANDS += [("policy", "test"), ("policy", "explain"), ("doctor",)]
 COMMANDS += [("desk-key", "new"), ("desk-key", "show")]
+COMMANDS += [("doubt",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -25,7 +26,8 @@ def test_help_lists_the_commands(run_cli):
 
     listed = shown.partition("Commands:\n")[2]
     found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
-    assert found == ["adopt", "audit", "demo", "desk-key", "doctor", "export", "policy", "show"]
+    names = ["adopt", "audit", "demo", "desk-key", "doctor", "doubt", "export", "policy", "show"]
+    assert found == names
 
 
 def test_the_version_is_the_one_installed(run_cli):

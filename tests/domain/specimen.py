@@ -352,6 +352,14 @@ VARIANTS: dict[str, e.AnyEvent] = {
     "hold.opened.1-step": put(
         InDoubt(attempt=3, worker="w1", why="its worker died", step=2), "start"
     ),
+    "hold.opened.1-may_live": put(
+        InDoubt(attempt=1, worker="w1", why="not heard of", may_live=True, elsewhere=True), "start"
+    ),
+    "hold.settled.1-even_if_alive": e.HoldSettled(
+        hold=3,
+        version=2,
+        decision=msgspec.structs.replace(decision(Approved()), even_if_alive=True),
+    ),
     "hold.settled.1-child": e.HoldSettled(
         hold=4, version=1, decision=decision(Answered(value=msgspec.Raw(b'"found"'))), turns=7
     ),

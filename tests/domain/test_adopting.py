@@ -210,7 +210,9 @@ def test_a_call_under_way_is_in_doubt_and_those_who_allowed_it_are_asked(ruling:
     doubted, opened = told.adopt()
 
     assert doubted == e.CallDoubted(call="1.0", attempt=1, why=UNDER_WAY)
-    assert isinstance(opened.ask, InDoubt)
+    assert opened.ask == InDoubt(
+        attempt=1, worker="w1", why=UNDER_WAY, may_live=True, elsewhere=True
+    )
     assert opened.ruling == Require(
         approvers=ruling.approvers, risk=ruling.risk, title="Did pay happen?", editable=False
     )
@@ -231,13 +233,15 @@ def test_a_step_that_acts_once_is_in_doubt():
 
     _, opened = told.adopt()
 
-    assert opened.ask == InDoubt(attempt=1, worker="w1", why=UNDER_WAY, step=1)
+    assert opened.ask == InDoubt(
+        attempt=1, worker="w1", why=UNDER_WAY, step=1, may_live=True, elsewhere=True
+    )
 
 
 def go_on(told: Told, doubted: e.Event, opened: e.Event) -> None:
     """A body that has begun asks whether it goes on here, and does if a person says so."""
     assert doubted == e.CallDoubted(call="1.0", attempt=1, why=BEGUN)
-    assert opened.ask == InDoubt(attempt=1, worker="w1", why=BEGUN)
+    assert opened.ask == InDoubt(attempt=1, worker="w1", why=BEGUN, elsewhere=True)
     assert opened.ruling == Require(title="Go on with pay here?", editable=False)
     assert (call(told.run).state, status_of(told.run)) == (CallState.DOUBTED, Status.SUSPENDED)
     step = call(told.run).step
@@ -474,7 +478,8 @@ def test_whatever_a_run_was_in_the_middle_of_nothing_starts_unasked(data, siblin
         going = (CallState.APPROVED, CallState.STARTED, CallState.ANSWERED)
         assert run.calls(*going) == []
         assert all(hold.decision is None for hold in run.holds)
-        silent = {"decision": None, "on_silence": "reject"}
+        # Nobody sees from here what became of a worker there.
+        silent = {"decision": None, "on_silence": "reject", "worker": ""}
         open_before = [replace(hold, **silent) for hold in before.holds]
         assert list(run.holds[: len(open_before)]) == open_before
         assert has_work(run) or run.holds

@@ -137,13 +137,15 @@ def test_silence_that_escalates_gives_the_others_as_much_time():
     assert len(after.refusals) == 1
 
 
-def test_a_sweep_that_comes_too_late_asks_nobody_and_rejects():
+def test_a_sweep_that_comes_too_late_says_whom_time_brought_in_and_rejects():
     run = held("d", ruling=ESCALATES)
 
     events = settling.sweep(run, now=NOW + 5 * HOUR)
 
-    assert isinstance(events[0], e.HoldSettled)
-    assert events[0].decision.verdict == Expired(silence="reject")
+    # Who comes late is told that it has expired, and not that they were never asked.
+    assert isinstance(events[0], e.HoldEscalated)
+    assert isinstance(events[1], e.HoldSettled)
+    assert events[1].decision.verdict == Expired(silence="reject")
 
 
 def test_an_edit_leaves_the_time_of_each_rung_where_it_was():

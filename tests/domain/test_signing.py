@@ -52,6 +52,7 @@ OTHER: dict[str, Any] = {
     "right": "role:finance",
     "of": "ann",
     "basis": (Basis(person="mira", rev=1),),
+    "even_if_alive": True,
 }
 """Another value for every field: a field that joins is tried out here, too."""
 

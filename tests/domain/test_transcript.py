@@ -253,6 +253,16 @@ def test_who_could_decide_on_a_call_is_who_was_asked_last():
     assert story.told().approvers == {"1.0": ("user:noor",)}
 
 
+def test_whom_time_brought_in_could_decide_as_well():
+    story = Story()
+    story.answer("pay")
+    ruling = Require(approvers=("user:mira",), escalate_after_ms=10, escalate_to=("user:noor",))
+    story.hold("1.0", ruling)
+    story.add(*settling.sweep(story.run, now=NOW + 10))
+
+    assert story.told().approvers == {"1.0": ("user:mira", "user:noor")}
+
+
 def test_what_is_in_doubt_is_found_by_tool_and_arguments():
     story = Story()
     story.answer("pay", "look")

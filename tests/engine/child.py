@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 from pathlib import Path
@@ -152,6 +153,23 @@ async def decide(world: World, spec: dict[str, Any]) -> None:
 
         answers = await asyncio.gather(*(click(n) for n in range(spec["clicks"])))
     tell(json.dumps(answers))
+
+
+async def contest(world: World, spec: dict[str, Any]) -> None:
+    """Take part in races that others take part in as well."""
+    from engine import contest as races
+
+    chance = random.Random(spec["seed"])
+    options = {"agents": races.agents(world), "policy": races.policy(), "bounds": bounds(spec)}
+    async with Sayso(spec["db"], work=spec["work"], **options) as app:
+        tell("ready")
+        while not (world.root / "go").exists():
+            await asyncio.sleep(0)
+        said = await races.take_part(app, spec["jobs"], chance)
+        (world.root / f"said.{spec['n']}").write_text(json.dumps(said))
+        tell("done")
+        while not (world.root / "end").exists():
+            await asyncio.sleep(0.01)
 
 
 def bounds(spec: dict[str, Any]) -> Bounds:

@@ -1,7 +1,8 @@
 """One judge for every test: reads the journals and the ledger outside, and says what was broken.
 
 It knows the promises (reliability.md, I1 to I17) and nothing of how the engine keeps them: it reads
-events one after another and remembers what each call and each hold has been through.
+events one after another and remembers what each call and each hold has been through. Of people it
+knows what the journal says: who has which role is for the test to know.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Call
-from sayso.domain.hold import Approved, Expired, Withdrawn
+from sayso.domain.hold import Approved, Expired, Rejected, Withdrawn
 from sayso.domain.recorded import Recorded
 from sayso.domain.value import SAYSO
 from sayso.store.audit import verify
@@ -56,6 +57,7 @@ class _Run:
         self.over = False
         self.seq = 0
         self.adopted = False
+        self.by = ""
 
     def read(self, entries: list[Recorded], effects: list[list[str]]) -> None:
         for one in entries:
@@ -81,9 +83,12 @@ class _Run:
             self._ask_for(call)
 
     def _CommandReceived(self, event: e.CommandReceived, at: int) -> None:
-        self._ask_for(event.call)
+        self._ask_for(event.call, event.by.id)
 
-    def _ask_for(self, call: Call) -> None:
+    def _RunStarted(self, event: e.RunStarted, at: int) -> None:
+        self.by = event.by.id
+
+    def _ask_for(self, call: Call, by: str = "") -> None:
         assert call.ref not in self.calls
         self.calls[call.ref] = {
             "tool": call.tool,
@@ -96,6 +101,8 @@ class _Run:
             "no": False,
             "started": [],
             "again": 0,
+            "by": by,
+            "editors": set(),
         }
 
     def _HoldOpened(self, event: e.HoldOpened, at: int) -> None:
@@ -112,6 +119,9 @@ class _Run:
             "pending": None,
             "doubt": type(event.ask).__name__ == "InDoubt",
             "inside": event.then == "continue",
+            "quorum": (event.ruling.quorum, event.ruling.reject_quorum),
+            "not": {self.by, call["by"], *call["editors"]} if event.ruling.not_requester else set(),
+            "votes": {},
         }
 
     def _HoldRevised(self, event: e.HoldRevised, at: int) -> None:
@@ -120,15 +130,56 @@ class _Run:
         assert hold["pending"] is None, "an edit of what is decided (I8)"
         assert event.version == hold["version"] + 1, "an edit is the next version (I8)"
         assert hold["deadline"] is None or at < hold["deadline"], "an edit too late (I11)"
-        assert _may(hold["who"], event.by), "an edit by somebody who may not decide (I9)"
+        assert _may(hold["who"], event), "an edit by somebody who may not decide (I9)"
+        call = self.calls[hold["call"]]
+        call.update(args=bytes(event.args), digest=event.digest, editors={event.by.id})
+        kept_out = {self.by, call["by"], event.by.id}
         hold.update(
             version=event.version,
             digest=event.digest,
             deadline=event.deadline,
             who=event.approvers,
+            quorum=(event.ruling.quorum, event.ruling.reject_quorum),
+            votes={},
         )
-        call = self.calls[hold["call"]]
-        call.update(args=bytes(event.args), digest=event.digest)
+        hold["not"] = kept_out if event.ruling.not_requester else set()
+
+    def _VoteCast(self, event: e.VoteCast, at: int) -> None:
+        hold, decision = self.holds[event.hold], event.decision
+        self._check_said(hold, event, at)
+        persons = {who for vote in hold["votes"].values() for who in vote.persons}
+        assert persons.isdisjoint(decision.persons), "somebody has voted twice (I10)"
+        hold["votes"][decision.by.id] = decision
+
+    def _VoteUndone(self, event: e.VoteUndone, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["open"]
+        assert event.by == SAYSO or event.by.id == event.person, "somebody else's vote (I9)"
+        del hold["votes"][event.person]
+
+    def _HoldEscalated(self, event: e.HoldEscalated, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["open"]
+        assert at >= event.at, "asked too early (I11)"
+        hold["who"] = tuple(dict.fromkeys((*hold["who"], *event.to)))
+
+    def _HoldReassigned(self, event: e.HoldReassigned, at: int) -> None:
+        hold = self.holds[event.hold]
+        assert hold["open"]
+        assert hold["pending"] is None
+        assert hold["deadline"] is None or at < hold["deadline"], "handed over too late (I11)"
+        assert event.right == "role:operator" or _may(hold["who"], event), "I9"
+        assert event.instead_of in hold["who"]
+        hold["who"] = tuple(event.to if who == event.instead_of else who for who in hold["who"])
+
+    def _check_said(self, hold: dict[str, Any], event: e.HoldSettled | e.VoteCast, at: int) -> None:
+        decision = event.decision
+        assert hold["open"], "a hold was settled twice (I2)"
+        assert hold["pending"] is None, "a second decision stands (I2)"
+        assert (decision.digest, event.version) == (hold["digest"], hold["version"]), "I7"
+        assert hold["deadline"] is None or at < hold["deadline"], "too late (I11)"
+        assert _may(hold["who"], decision), "somebody decided who may not (I9)"
+        assert hold["not"].isdisjoint(decision.persons), "who asked for it decided (I10)"
 
     def _HoldSettled(self, event: e.HoldSettled, at: int) -> None:
         hold, decision = self.holds[event.hold], event.decision
@@ -141,13 +192,19 @@ class _Run:
                 assert decision.by.kind == "clock"
                 assert at >= hold["deadline"], "expired too early (I11)"
             case _:
-                assert hold["pending"] is None, "a second decision stands (I2)"
-                assert hold["deadline"] is None or at < hold["deadline"], "too late (I11)"
-                assert _may(hold["who"], decision.by), "somebody decided who may not (I9)"
+                self._check_said(hold, event, at)
+                self._check_quorum(hold, decision)
         if decision.effective_at > decision.at:
             hold["pending"] = decision
         else:
             self._effective(hold, decision)
+
+    def _check_quorum(self, hold: dict[str, Any], decision: Any) -> None:
+        yes, no = hold["quorum"]
+        needed = {Approved: yes, Rejected: no}.get(type(decision.verdict), 1)
+        same = [v for v in hold["votes"].values() if type(v.verdict) is type(decision.verdict)]
+        others = {v.by.id for v in same if set(v.persons).isdisjoint(decision.persons)}
+        assert len(others) + 1 >= needed, "settled by too few persons (I10)"
 
     def _DecisionEffective(self, event: e.DecisionEffective, at: int) -> None:
         hold = self.holds[event.hold]
@@ -192,7 +249,10 @@ class _Run:
         assert not call["no"], "a refused call started (I12)"
         assert event.attempt == call["attempt"] + 1
         assert event.digest == call["digest"], "not what was decided on (I7)"
-        if asked or call["tool"] in self.gated:
+        if event.grant and not asked:
+            assert event.grant_until is not None
+            assert at < event.grant_until, "a grant that is over (I1)"
+        elif asked or call["tool"] in self.gated:
             assert call["yes"] == event.digest, f"{event.call} started without a yes (I1)"
         call.update(attempt=event.attempt, under_way=True)
         call["started"].append(event.attempt)
@@ -235,8 +295,13 @@ class _Run:
         assert all(count == 1 for count in attempts.values()), "one attempt, two effects (I5)"
 
 
-def _may(who: tuple[str, ...], by: Any) -> bool:
-    return by.kind == "person" and ("anyone" in who or f"user:{by.id}" in who)
+def _may(who: tuple[str, ...], said: Any) -> bool:
+    if said.by.kind != "person":
+        return False
+    if said.right:
+        # By another name than their own only where a record says so.
+        return said.right in who and bool(said.basis)
+    return "anyone" in who or f"user:{said.by.id}" in who
 
 
 def _nothing(event: e.Event, at: int) -> None:

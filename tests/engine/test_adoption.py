@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ from msgspec.structs import replace
 
 from sayso import (
     Agent,
+    Bounds,
     Context,
+    Notice,
     Policy,
     Principal,
     Rule,
@@ -46,6 +49,7 @@ from sayso.errors import (
     ThreadBusy,
     UnknownAgent,
     UnknownRun,
+    WorkerMayLive,
 )
 from sayso.store import chain, export
 from sayso.store.audit import verify
@@ -236,10 +240,60 @@ async def test_a_call_under_way_is_in_doubt(home: Place, away: Place) -> None:
 
         assert (hold.kind, hold.title) == ("in_doubt", "Did pay happen?")
         assert hold.doubt == "it was under way elsewhere when the run was adopted here"
+        assert (await app.doubt(hold)).life.state == "elsewhere"
+        with pytest.raises(WorkerMayLive, match="another store"):
+            await app.decide(hold, approve(), by="mira")
         await app.decide(hold, answer("it was paid"), by="mira")
         assert (await completed(run)).output == "Paid."
         assert home.world.effects() == [f"{run.id}.1.0"]
         await judge(app.store)
+
+
+async def test_a_doubt_from_elsewhere_may_be_alive_there(home: Place, away: Place) -> None:
+    end = threading.Event()
+
+    @tool(effect="once", timeout="50ms")
+    def pay(amount: float) -> str:
+        end.wait()
+        return "paid"
+
+    async with home.app(agent(SCRIPT, pay)) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        assert (await app.doubt(await held(run))).life.state == "alive"
+        data = await sent(app, run)
+
+    async with away.app(agent(SCRIPT, pay), work=False) as app:
+        hold = await held(await app.adopt(data, by="mira"))
+        view = await app.doubt(hold)
+
+        assert (view.life.state, view.may_live) == ("elsewhere", True)
+        with pytest.raises(WorkerMayLive, match="another store"):
+            await app.decide(hold, approve(), by="mira")
+        await app.decide(hold, approve(), by="mira", even_if_alive=True)
+    end.set()
+
+
+async def test_whoever_is_asked_here_is_told_of_what_was_asked_elsewhere(
+    home: Place, away: Place
+) -> None:
+    hourly = Policy(Rule("pay", remind_every="1h"))
+    async with home.app(teller(home.world), policy=hourly) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        await suspended(run)
+        data = await sent(app, run)
+
+    told: list[Notice] = []
+    away.clock.advance("90m")
+    still = Bounds(look_s=60.0)
+    async with away.app(teller(away.world), notify=told.append, bounds=still) as app:
+        hold = await held(await app.adopt(data, by="mira"))
+        await app.sweep()
+        assert [(one.kind, one.hold.id) for one in told] == [("asked", hold.id)]
+        opened = int(hold.opened_at.timestamp() * 1000)
+        assert await app.store.outbox.next_due() == opened + 2 * 3_600_000
+
+        await app.decide(hold, reject("no"), by="mira")
+        assert await app.store.outbox.next_due() is None
 
 
 async def test_those_whom_the_rules_here_name_are_asked_about_a_call_in_doubt(

@@ -235,7 +235,7 @@ async def test_a_log_that_fails_hides_no_refusal(
 
         with (
             caplog.at_level(logging.WARNING, "sayso"),
-            pytest.raises(NotAllowed, match="only mira may"),
+            pytest.raises(NotAllowed, match="only mira or an operator may"),
         ):
             await app.cancel(run, by="eve")
 

@@ -320,8 +320,10 @@ async def test_a_worker_stopped_between_its_start_and_the_call_does_not_act_when
             doubt = await held(handle)
             assert (doubt.kind, place.world.effects()) == ("in_doubt", [])
             said = {"approve": approve(), "answer": answer("no need"), "reject": reject("no")}
-            await app.decide(doubt, said[verdict], by="mira")
-            if verdict == "approve":
+            again = verdict == "approve"
+            # The first worker is silent, and it takes somebody's word to run it again.
+            await app.decide(doubt, said[verdict], by="mira", even_if_alive=again)
+            if again:
                 # The second attempt is under way while the first worker wakes.
                 await until(lambda: _started(app, run, 2), "the second attempt")
             else:

@@ -29,6 +29,7 @@ from sayso.engine.decide import Decide, what_stands
 from sayso.engine.desk import Desk
 from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import is_run_id
+from sayso.engine.people import Records
 from sayso.errors import (
     BadState,
     NotAllowed,
@@ -64,8 +65,9 @@ _LATER = frozenset(("server_error", "temporarily_unavailable"))
 class SignInDesk:
     """Where people are sent to a provider from, and where they come back to."""
 
-    def __init__(self, store: Store, desk: Desk, signed_in: SignedIn) -> None:
+    def __init__(self, store: Store, desk: Desk, signed_in: SignedIn, records: Records) -> None:
         self._store = store
+        self._records = records
         self._desk = desk
         self._signed_in = signed_in
 
@@ -77,12 +79,12 @@ class SignInDesk:
     @guarded("sign_in")
     async def url(self, hold: str, *, by: Principal) -> str:
         """Say where the person whom a hold asks signs in; see `Sayso.sign_in_url`."""
-        found, ask, by = await self._asked(hold, by)
+        found, ask, person = await self._asked(hold, by)
         client = self._signed_in.client(ask.provider)
         # What was allowed for other calls since then is asked for again, or they would lose it.
-        granted = await self._signed_in.granted(found.project, by.id, ask.provider)
+        granted = await self._signed_in.granted(found.project, person.id, ask.provider)
         scopes = dict.fromkeys((*ask.scopes, *granted))
-        return client.authorization_url(hold, by.id, scopes, now=self._store.now())
+        return client.authorization_url(hold, person.id, scopes, now=self._store.now())
 
     @guarded("oauth_callback", named=False)
     async def come_back(
@@ -96,11 +98,9 @@ class SignInDesk:
     ) -> str:
         """Finish a sign-in, and give the id of its hold; see `Sayso.oauth_callback`."""
         client, facts = self._read(state)
-        person = Principal(id=facts.person)
         client.check_issuer(issuer)
-        found, ask, _ = await self._asked(facts.hold_id, person)
-        if by is not None and await self._desk.acting(found.project, by) != person:
-            raise NotAllowed(f"{by} comes back from a sign-in that {person} was sent to")
+        sent = Principal(id=facts.person)
+        found, ask, person = await self._asked(facts.hold_id, sent, come=by)
         if ask.provider != facts.provider:
             raise BadState("the state of the sign-in is for another provider", reason="provider")
         if error is not None:
@@ -128,9 +128,11 @@ class SignInDesk:
         raise other
 
     async def _asked(
-        self, hold: str, by: Principal
+        self, hold: str, by: Principal, *, come: Principal | None = None
     ) -> tuple[HoldFound, SignIn | Consent, Principal]:
-        """Find an open hold that asks this person to sign in, or say why not."""
+        """Find an open hold that asks this person to sign in, or say why not. `come`: who comes
+        back from where this person was sent.
+        """
         place = read_id("hold", hold)
         known = place is not None and is_run_id(place[0])
         found = await self._store.hold(*place) if place is not None and known else None
@@ -139,13 +141,17 @@ class SignInDesk:
         ask = _sign_in_of(found)
         if ask is None:
             raise WrongVerdict(f"{hold!r} asks {found.row.kind!r}, not for a sign-in: decide it")
-        by = await self._desk.acting(found.project, by)
-        if not may_decide(found.row.who, by, found.row.kind):
+        who = await self._records.authority(found.project, by)
+        if come is not None and await self._records.acting(found.project, come) != who.by:
+            raise NotAllowed(f"{come} comes back from a sign-in that {who.by} was sent to")
+        right = who.right(found.row.who)
+        # What they sign in with is their own, whomever they stand in for.
+        if right is None or right.of or not may_decide(found.row.who, who, found.row.kind):
             whom = name_approvers(found.row.who)
             raise NotAllowed(f"{by} cannot sign in for {hold!r}: it asks {whom}")
         if found.row.status != "open":
-            raise what_stands(found, by)
-        return found, ask, by
+            raise what_stands(found, who)
+        return found, ask, who.by
 
     async def _denied(self, found: HoldFound, facts: StateFacts, error: str) -> None:
         if error == _DENIED:

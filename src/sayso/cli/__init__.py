@@ -22,7 +22,17 @@ CANNOT = 2
 """Exit code: it could not be done. Click uses the same for a wrong command line."""
 INTERRUPTED = 130
 
-_COMMANDS = ("adopt", "audit", "demo", "desk-key", "doctor", "export", "policy", "show")
+_COMMANDS = (
+    "adopt",
+    "audit",
+    "demo",
+    "desk-key",
+    "doctor",
+    "doubt",
+    "export",
+    "policy",
+    "show",
+)
 
 
 class _Sayso(click.Group):
@@ -90,6 +100,7 @@ def main(ctx: click.Context) -> None:
       sayso demo                      watch an agent be killed, decided on and resumed
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
+      sayso doubt HOLD --db pay.db    print what is known of a call in doubt
       sayso audit verify pay.db       check that no journal was changed
       sayso audit export pay.db       write who decided what
       sayso export RUN --db pay.db    write a whole run as signed JSON

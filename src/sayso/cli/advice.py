@@ -8,6 +8,7 @@ from sayso.cli.plain import plain
 _ADVICE: dict[type[BaseException], str] = {
     errors.UnknownRun: "`sayso show STORE` lists the runs of a store",
     errors.UnknownHold: "hold_x.1 is the first of run_x; `sayso show STORE run_x` prints all",
+    errors.WrongVerdict: "`sayso show STORE run_x` prints what each hold asks",
     errors.NotOurStore: "name the file that `Sayso(...)` was opened with",
     errors.StoreDamaged: "restore a backup, or move the file back to where it was",
     errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "

@@ -268,6 +268,7 @@ def _decided(decision: Decision) -> str:
     effective = f", effective at {clock(decision.effective_at)}" if later else ""
     as_who = f" as {decision.right}" if decision.right else ""
     for_whom = f" for {decision.of}" if decision.of else ""
+    effective += ", even if its worker is alive" if decision.even_if_alive else ""
     who = plain(f"{decision.by}{as_who}{for_whom}")
     how = f"by {who}, {plain(decision.channel)}, digest {short(decision.digest)}"
     return f"{how}{effective}{_because(why)}"

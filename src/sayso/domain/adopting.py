@@ -108,11 +108,27 @@ def _under_way(
     if not body:
         pins = lore.operands.get(ref, ())
         return doubt_call(
-            run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, now=now, operands=pins
+            run,
+            ref,
+            attempt=attempt,
+            why=UNDER_WAY,
+            ruling=ruling,
+            now=now,
+            may_live=True,
+            elsewhere=True,
+            operands=pins,
         )
     if row.stepping and lore.effects[ref] == Effect.ONCE:
         return bodies.doubt_step(
-            run, ref, attempt=attempt, why=UNDER_WAY, ruling=ruling, digest=row.digest, now=now
+            run,
+            ref,
+            attempt=attempt,
+            why=UNDER_WAY,
+            ruling=ruling,
+            digest=row.digest,
+            now=now,
+            may_live=True,
+            elsewhere=True,
         )
     if run.ending:
         return bodies.park(run, ref, attempt=attempt, why=UNDER_WAY, again=True)

@@ -101,6 +101,10 @@ def hold_opened(run: Run, event: e.HoldOpened) -> Run:
         ladder=_ladder(run, event.ruling, event.at),
         start_by_ms=event.ruling.start_by_ms,
         silent_answer=_silent_answer(event),
+        attempt=ask.attempt if isinstance(ask, InDoubt) else 0,
+        may_live=isinstance(ask, InDoubt) and ask.may_live,
+        worker=ask.worker if isinstance(ask, InDoubt) and not ask.elsewhere else "",
+        remind_every_ms=event.ruling.remind_every_ms,
     )
     if hold.on_silence == "answer" and not hold.silent_answer:
         raise IllegalEvent("silence answers only a question that has a default")
@@ -130,7 +134,9 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
     if hold.deadline is not None and (event.deadline is None or event.deadline > hold.deadline):
         raise IllegalEvent("an edit never buys time")
     row = move(run, hold.call, event, {_S.HELD: _S.HELD})
-    row = replace(row, version=event.version, digest=event.digest, entry=run.seq)
+    row = replace(
+        row, version=event.version, digest=event.digest, entry=run.seq, editor=event.by.id
+    )
     hold = replace(
         hold,
         version=event.version,
@@ -148,7 +154,8 @@ def hold_revised(run: Run, event: e.HoldRevised) -> Run:
         votes=(),
         ladder=_ladder(run, event.ruling, hold.opened_at),
         start_by_ms=event.ruling.start_by_ms,
-        editor=event.by.id,
+        handed=(),
+        remind_every_ms=event.ruling.remind_every_ms,
     )
     return with_hold(with_call(run, row), hold)
 
@@ -209,7 +216,10 @@ def hold_reassigned(run: Run, event: e.HoldReassigned) -> Run:
     if has_voted(hold, {event.by.id, event.of, event.instead_of.removeprefix("user:")}):
         raise IllegalEvent(f"who has voted on hold {hold.n} does not hand it over as well")
     approvers = [event.to if who == event.instead_of else who for who in hold.approvers]
-    return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers))))
+    first = dict(hold.handed)
+    first[event.to] = first.pop(event.instead_of, event.instead_of)
+    handed = tuple(first.items())
+    return with_hold(run, replace(hold, approvers=tuple(dict.fromkeys(approvers)), handed=handed))
 
 
 def hold_settled(run: Run, event: e.HoldSettled) -> Run:
@@ -251,8 +261,21 @@ def decision_undone(run: Run, event: e.DecisionUndone) -> Run:
     return with_hold(run, replace(hold, decision=None))
 
 
+def late_result(run: Run, event: e.LateResult) -> Run:
+    """Know that an attempt is over. Nothing else follows: it does not count any more."""
+    for hold in run.holds_of(event.call):
+        if hold.may_live and hold.attempt == event.attempt:
+            run = with_hold(run, replace(hold, may_live=False))
+    return run
+
+
 def run_adopted(run: Run, event: e.RunAdopted) -> Run:
-    """Let silence no longer approve what was asked elsewhere: it may have approved it there."""
+    """Let silence no longer approve what was asked elsewhere: it may have approved it there. What
+    became of a worker there cannot be seen from here.
+    """
+    for hold in run.holds:
+        if hold.worker:
+            run = with_hold(run, replace(hold, worker=""))
     for n in event.silenced:
         hold = run.hold(n)
         if hold is None or hold.on_silence != "approve":
@@ -335,7 +358,7 @@ def requesters(run: Run, hold: Hold) -> tuple[str, ...]:
     started the run, who invoked the command, who made the arguments what they are.
     """
     row = run.call(hold.call)
-    found = (run.by.id, "" if row is None else row.by, hold.editor)
+    found = (run.by.id,) if row is None else (run.by.id, row.by, row.editor)
     return tuple(one for one in found if one) if hold.not_requester else ()
 
 

@@ -87,7 +87,16 @@ def park(run: Run, ref: str, *, attempt: int, why: str, again: bool = False) -> 
 
 
 def doubt_step(
-    run: Run, ref: str, *, attempt: int, why: str, ruling: Require, digest: str, now: int
+    run: Run,
+    ref: str,
+    *,
+    attempt: int,
+    why: str,
+    ruling: Require,
+    digest: str,
+    now: int,
+    may_live: bool = False,
+    elsewhere: bool = False,
 ) -> list[e.Event]:
     """Say that nobody knows whether a step had its effect, and ask a person."""
     row = _owned(run, ref, attempt)
@@ -95,7 +104,14 @@ def doubt_step(
         return []
     draft = Draft(run)
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
-    doubt = InDoubt(attempt=attempt, worker=row.worker, why=why, step=row.step)
+    doubt = InDoubt(
+        attempt=attempt,
+        worker=row.worker,
+        why=why,
+        step=row.step,
+        may_live=may_live,
+        elsewhere=elsewhere,
+    )
     request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=doubt, digest=digest)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events
@@ -115,7 +131,8 @@ def doubt_body(
     if row.stepping:
         draft.add(e.StepVoided(call=ref, attempt=attempt, step=row.step, why=why))
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
-    doubt = InDoubt(attempt=attempt, worker=row.worker, why=why)
+    # Its question is just this: whether to go on here, whatever goes on elsewhere.
+    doubt = InDoubt(attempt=attempt, worker=row.worker, why=why, elsewhere=True)
     request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=doubt)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events

@@ -1,7 +1,7 @@
 """Handing over what one is asked to somebody else: the verb `reassign`.
 
 Rule 1: nobody hands over more than they have: who is meant by name may name somebody else; who is
-one of many may only name one of the same many.
+one of many, or was named by one of them, may only name one of the same many.
 Rule 2: nobody is asked in place of several.
 """
 
@@ -12,7 +12,7 @@ from sayso.domain.apply_holds import has_voted, requesters
 from sayso.domain.entitled import decidable, expiry, recorded_right
 from sayso.domain.hold import SIGN_INS, Hold, hold_id, name_approvers
 from sayso.domain.people import Authority, Right
-from sayso.domain.ruling import OPERATOR
+from sayso.domain.ruling import OPERATOR, anyone
 from sayso.domain.run import Run
 from sayso.errors import AlreadyDecided, HoldExpired, NotAllowed, WrongVerdict
 
@@ -27,7 +27,8 @@ def reassign(
         raise WrongVerdict(f"{name!r} asks for a sign-in, and nobody signs in for somebody else")
     if hold.together:
         raise WrongVerdict(f"{name!r} is decided with others, and handed over with none")
-    if to.by.kind != "person" or not to.active:
+    # Whom nobody knows would never decide it, and whoever took that name could.
+    if to.by.kind != "person" or not to.active or to.right([anyone]) is None:
         raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: no person who may decide")
     if to.is_one_of(requesters(run, hold)):
         raise NotAllowed(f"{name!r} cannot be handed over to {to.by}, who asked for it")
@@ -38,15 +39,16 @@ def reassign(
     if has_voted(hold, {by.by.id, *by.also, right.of}):
         raise WrongVerdict(f"{by.by} has voted on {name!r}: take that back first, undo(...)")
     instead_of = right.name
-    if not right.name.startswith("user:"):
+    first = dict(hold.handed).get(right.name, right.name)
+    if not first.startswith("user:"):
         # An operator speaks for all who are asked, everybody else for those they are one of.
-        theirs = to.right(hold.approvers if right.name == OPERATOR else [right.name])
+        theirs = to.right(hold.approvers if right.name == OPERATOR else [first])
         if theirs is None:
             asked = name_approvers(hold.approvers)
             raise NotAllowed(f"{name!r} cannot be handed over to {to.by}: it asks {asked}")
         if max(hold.quorum, hold.reject_quorum) > 1:
             raise WrongVerdict(f"{name!r} asks several persons, and is not handed over to one")
-        instead_of = theirs.name
+        instead_of = theirs.name if right.name == OPERATOR else right.name
     event = e.HoldReassigned(
         hold=n,
         by=by.by,

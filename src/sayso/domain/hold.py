@@ -30,6 +30,12 @@ class InDoubt(Tagged, frozen=True, kw_only=True, tag="in_doubt"):
     """What the tool's probe answered, if it has one."""
     step: int = 0
     """The step of its body that is in doubt, if it is not the call as a whole."""
+    may_live: bool = False
+    """Whether the attempt may still have been under way when this was asked: nobody had seen it
+    end, and its worker was not proven dead.
+    """
+    elsewhere: bool = False
+    """Whether it was under way in another store, whose workers nobody here can see."""
 
 
 class SignIn(Tagged, frozen=True, kw_only=True, tag="sign_in"):
@@ -180,6 +186,8 @@ class Decision(Value, frozen=True, kw_only=True):
     """The records that their right was read from."""
     signature: str = ""
     """Of the desk where it was made, over all of it and its place; see `signing`."""
+    even_if_alive: bool = False
+    """Said of a call in doubt: run it again although the attempt before may still be under way."""
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -246,10 +254,17 @@ class Hold(Row, frozen=True, kw_only=True):
     ladder: tuple[Rung, ...] = ()
     """Who is asked as well as time goes by."""
     start_by_ms: int | None = None
-    editor: str = ""
-    """Who made it what it is now."""
     silent_answer: str = ""
     """What silence answers, as JSON."""
+    attempt: int = 0
+    """The attempt that is in doubt."""
+    may_live: bool = False
+    """Whether that attempt may still be under way, as far as the journal knows."""
+    worker: str = ""
+    """Who made that attempt; empty if that was in another store."""
+    remind_every_ms: int | None = None
+    handed: tuple[tuple[str, str], ...] = ()
+    """Who is asked in place of whom who was asked first."""
 
     @property
     def status(self) -> HoldStatus:

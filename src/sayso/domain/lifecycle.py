@@ -271,7 +271,7 @@ _APPLY: dict[type[e.Event], Callable[[Run, Any], Run]] = {
     e.BodyParked: calls.body_parked,
     e.AttemptVoided: calls.attempt_voided,
     e.CallDoubted: calls.call_doubted,
-    e.LateResult: _unchanged,
+    e.LateResult: holds.late_result,
     e.CancelRequested: _cancel_requested,
     e.RunTakenOver: _unchanged,
     e.RunAdopted: holds.run_adopted,

@@ -14,7 +14,7 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
-FOLD = 3
+FOLD = 4
 """The number of this shape. A row with another number is folded anew from its journal."""
 
 
@@ -54,6 +54,8 @@ class CallRow(Row, frozen=True, kw_only=True):
     """The person who invoked it, if it is a command."""
     start_by: int | None = None
     """Until when the yes that it has is good."""
+    editor: str = ""
+    """Who made its arguments what they are now, if somebody has edited them."""
 
 
 class Strand(Row, frozen=True, kw_only=True):

@@ -86,6 +86,7 @@ def settle(
     whole: bool = False,
     alone: bool = True,
     basis: tuple[Basis, ...] = (),
+    even_if_alive: bool = False,
 ) -> list[e.Event]:
     """Settle a hold, or vote on one that takes several persons. The first decision stands; a later
     one raises `AlreadyDecided`.
@@ -109,6 +110,7 @@ def settle(
         fits = ", ".join(_SAID_BY[kind] for kind in _FITS[hold.kind])
         name = hold_id(run.id, n)
         raise WrongVerdict(f"{word} does not answer {name!r}, which asks {hold.kind!r}: use {fits}")
+    _check_doubt(run, hold, verdict, note=note, even_if_alive=even_if_alive)
     if isinstance(verdict, Approved) and verdict.args is not None:
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
     if run.ending and says_yes(verdict):
@@ -128,6 +130,7 @@ def settle(
         right=recorded_right(who, right),
         of=right.of,
         basis=right.basis,
+        even_if_alive=even_if_alive,
     )
     _check_voted(hold, decision, who)
     if missing(hold, decision):
@@ -135,6 +138,22 @@ def settle(
         return [e.VoteCast(hold=n, version=hold.version, decision=vote)]
     decision = replace(decision, basis=tuple(dict.fromkeys((*right.basis, *basis))))
     return _settled(run, hold, decision) if alone else [_settling(hold, decision)]
+
+
+def _check_doubt(run: Run, hold: Hold, verdict: Verdict, *, note: str, even_if_alive: bool) -> None:
+    """Refuse what says too little of a call in doubt, or too much of anything else."""
+    name = hold_id(run.id, hold.n)
+    in_doubt = hold.kind == "in_doubt"
+    if even_if_alive and not (in_doubt and isinstance(verdict, Approved)):
+        raise WrongVerdict(
+            f"even_if_alive= goes with approve() of a call in doubt, and not with {name!r}"
+        )
+    if in_doubt and isinstance(verdict, Answered) and verdict.result() is None and not note.strip():
+        # It is the only trace of what somebody has found out.
+        raise WrongVerdict(
+            f"answer(None) says nothing of {name!r} but that it happened: give its result, as "
+            "answer(value), or say how you know, as note='...'"
+        )
 
 
 def _check_voted(hold: Hold, decision: Decision, who: Authority) -> None:

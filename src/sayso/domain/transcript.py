@@ -97,8 +97,6 @@ class Transcript:
         """What people last decided on whether each call may start."""
         self.approvals: dict[str, list[Decision]] = {}
         """All that let each call start when it was last decided: the votes, and the last word."""
-        self.editors: dict[str, str] = {}
-        """Who last edited the arguments of each call."""
         self.handed: dict[str, dict[str, str]] = {}
         """Who was asked about each call in place of whom."""
         self.settled: dict[str, e.HoldSettled] = {}
@@ -253,10 +251,10 @@ class Transcript:
             if event.tool_version:
                 self.tool_versions[event.call] = event.tool_version
                 self.operands[event.call] = event.operands
-            if _lets_start(event.ask) and event.then == "start":
+            if _is_gate(event):
                 self._gated.add(event.call)
             # What its body asks does not change whom the call itself asked.
-            if _lets_start(event.ask) and (event.then == "start" or event.call not in self._gated):
+            if _lets_start(event.ask) and (_is_gate(event) or event.call not in self._gated):
                 self.approvers[event.call] = event.approvers
             if event.then == "continue":
                 self._place(event.call, event.step).asks[event.hold] = event.ask
@@ -269,7 +267,6 @@ class Transcript:
                 self.args[opened.call] = bytes(event.args)
                 self.operands[opened.call] = event.operands
                 self.approvers[opened.call] = event.approvers
-                self.editors[opened.call] = event.by.id
                 self._votes.pop(event.hold, None)
             case e.HoldSettled() if opened.then == "continue":
                 place = self._place(opened.call, opened.step)
@@ -300,6 +297,9 @@ class Transcript:
                 votes.append(decision)
             case e.VoteUndone(person=person):
                 self._votes[event.hold] = [one for one in votes if one.by.id != person]
+            case e.HoldEscalated(to=to) if opened is not None and _is_gate(opened):
+                asked = (*self.approvers[opened.call], *to)
+                self.approvers[opened.call] = tuple(dict.fromkeys(asked))
             case e.HoldReassigned() if opened is not None:
                 handed = self.handed.setdefault(opened.call, {})
                 handed[event.to] = handed.get(event.instead_of, event.instead_of)
@@ -334,6 +334,10 @@ def _masked(call: Call) -> Call:
     if not is_sealed(args):
         return call
     return msgspec.structs.replace(call, args=msgspec.Raw(mask_args(args)))
+
+
+def _is_gate(opened: e.HoldOpened) -> bool:
+    return opened.then == "start" and _lets_start(opened.ask)
 
 
 def _lets_start(ask: Ask) -> bool:

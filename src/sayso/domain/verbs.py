@@ -361,6 +361,8 @@ def doubt_call(
     now: int,
     probe: str = "",
     operands: tuple[OperandPin, ...] = (),
+    may_live: bool = False,
+    elsewhere: bool = False,
 ) -> list[e.Event]:
     """Say that nobody knows whether an attempt had its effect, and ask a person. `operands`: the
     files that it was started with.
@@ -372,7 +374,15 @@ def doubt_call(
     draft.add(e.CallDoubted(call=ref, attempt=attempt, why=why))
     # Where a body was in the middle of a step, it is the step that may have happened.
     step = row.step if row.stepping else 0
-    ask = InDoubt(attempt=attempt, worker=row.worker, why=why, probe=probe, step=step)
+    ask = InDoubt(
+        attempt=attempt,
+        worker=row.worker,
+        why=why,
+        probe=probe,
+        step=step,
+        may_live=may_live,
+        elsewhere=elsewhere,
+    )
     request = HoldRequest(ref=ref, ruling=unsilenced(ruling), ask=ask, operands=operands)
     draft.add(*open_holds(draft.run, [request], now=now))
     return draft.events

@@ -255,7 +255,8 @@ def _take_in(
     steps = take_steps(one.run, events)
     steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
     before = [] if one.erased else take_steps(None, one.events)
-    write = make_write(b"", [*before, *steps], owner="")
+    # What was asked elsewhere and still is, is news to whoever is asked here.
+    write = make_write(b"", [*before, *steps], owner="", notices=parts.ledger.notices)
     news = write.entries[len(before) :]
     ids = entry_ids(len(one.journal))
     # The very bytes that were decided on. Of what was erased, the hash stands in and goes as well.

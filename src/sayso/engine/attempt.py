@@ -21,6 +21,7 @@ from sayso.domain.secret import Veil
 from sayso.domain.value import Value
 from sayso.engine.context import Context, Suspend, Wanted, discreet
 from sayso.engine.gate import clean_text
+from sayso.engine.going import Begun, Going
 from sayso.engine.ports import Happened, NotHappened, Tool
 from sayso.errors import BadValue, NotDone, contained, describe
 
@@ -51,12 +52,15 @@ class Doubt(Value, frozen=True, kw_only=True):
 
     why: str
     probe: str = ""
+    may_live: bool = False
+    """Whether it may still be under way."""
 
 
 class StepDoubt(Value, frozen=True, kw_only=True):
     """Nobody knows whether the step that a body was at had its effect."""
 
     why: str
+    may_live: bool = False
 
 
 class Parked(Value, frozen=True, kw_only=True):
@@ -77,15 +81,31 @@ Result = Done | Void | Doubt | StepDoubt | Parked | Asked
 
 
 async def run_attempt(
-    tool: Tool, ctx: Context, args: bytes, veil: Veil = _NOTHING_SECRET
+    tool: Tool,
+    ctx: Context,
+    args: bytes,
+    veil: Veil = _NOTHING_SECRET,
+    going: Going | None = None,
 ) -> Result:
     """Call the tool. Never raises, but for the end of the process itself.
 
     What `veil` knows is in nothing that the tool says.
     """
-    body = asyncio.ensure_future(_call(tool, ctx, args))
+    begun = Begun(_call(tool, ctx, args))
     # Nobody looks at one that was given up, and what it raises then must not be logged.
-    body.add_done_callback(_forget)
+    begun.task.add_done_callback(_forget)
+    if going is not None:
+        going.add(ctx.call_id, begun)
+    result = await _outcome(tool, ctx, begun, veil)
+    if isinstance(result, Doubt) and not await begun.ends_at_once():
+        return msgspec.structs.replace(result, may_live=True)
+    return result
+
+
+async def _outcome(
+    tool: Tool, ctx: Context, begun: Begun[bytes | Suspend | _Interrupted], veil: Veil
+) -> Result:
+    body = begun.task
     try:
         done, _ = await asyncio.wait({body}, timeout=tool.timeout_ms / 1000)
     except asyncio.CancelledError:
@@ -94,8 +114,7 @@ async def run_attempt(
         raise
     if not done:
         body.cancel()
-        # A body that ignores its cancellation must not be waited for.
-        await asyncio.wait({body}, timeout=0)
+        await begun.ends_at_once()
         return _lost(tool, f"it did not end within {tool.timeout_ms / 1000:g} seconds")
     try:
         result = body.result()

@@ -23,7 +23,7 @@ import msgspec
 
 from sayso.domain import bodies, codec
 from sayso.domain import events as e
-from sayso.domain.call import Effect, Failed, Outcome, Returned
+from sayso.domain.call import Effect, Failed, Outcome, Returned, call_id
 from sayso.domain.digest import ask_digest, decode_value, encode_value, request_digest
 from sayso.domain.hold import Answered, Ask, Decision, Delegation
 from sayso.domain.question import Question
@@ -36,6 +36,7 @@ from sayso.domain.verbs import HoldRequest
 from sayso.engine.attempt import read_error
 from sayso.engine.children import check_spawn, child_of
 from sayso.engine.context import Suspend, Tokens, Wanted, discreet
+from sayso.engine.going import Begun
 from sayso.engine.ids import child_id
 from sayso.engine.insist import insist
 from sayso.engine.ledger import Written
@@ -103,6 +104,7 @@ class DurableBody:
         self.places = list(places)
         """What its journal has of it."""
         self._at = 0
+        self._begun: Begun[bytes] | None = None
         self._task: asyncio.Task[bytes] | None = None
         self._inside = ""
         self._refusals = 0
@@ -111,7 +113,9 @@ class DurableBody:
 
     def start(self, work: Awaitable[bytes | Suspend]) -> None:
         """Let the body run in a task of its own."""
-        self._task = asyncio.ensure_future(_as_coroutine(work))
+        self._begun = Begun(_as_coroutine(work))
+        self._parts.going.add(call_id(self._run.id, self.ref), self._begun)
+        self._task = self._begun.task
         self._task.add_done_callback(_forget)
 
     async def leg(self, timeout_s: float) -> asyncio.Task[bytes] | None:
@@ -154,6 +158,10 @@ class DurableBody:
         self._asked.set()
         if self._task is not None:
             self._task.cancel()
+
+    async def ends_at_once(self) -> bool:
+        """Tell whether nothing of a body that was parked goes on any more."""
+        return self._begun is None or await self._begun.ends_at_once()
 
     @property
     def unread(self) -> int:

@@ -188,7 +188,7 @@ async def run_body(
     except BadKeys as error:
         return _not_sent(call, f"its arguments cannot be read here: {error}")
     ctx = context_of(parts, run, event.call, event.attempt, transcript, tokens=tokens)
-    return await run_attempt(tool, ctx, bare, veil)
+    return await run_attempt(tool, ctx, bare, veil, parts.going)
 
 
 async def continue_body(
@@ -287,19 +287,21 @@ def _answers(places: Sequence[Place]) -> list[Decision]:
     return [place.decisions[n] for place in places[-1:] for n in sorted(place.asks)]
 
 
-async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool) -> Result:
-    """Find out what became of a call that a worker started and did not finish. One that may still
-    be under way is not probed: what is not there yet may still come.
+async def look_after(parts: Parts, run_id: str, row: CallRow, *, own: bool) -> Result:
+    """Find out what became of a call that a worker started and did not finish. This worker's `own`
+    is not probed, because it may still be under way: what is not there yet may still come.
     """
     transcript = await parts.ledger.transcript(run_id)
     run = (await parts.ledger.live(run_id)).run
     tool = parts.drivers[run.agent].tools.get(row.tool)
     why = f"the worker {row.worker} was gone before it said how it ended"
+    may_live = await _may_live(parts, run_id, row, own=own)
     if tool is not None and tool.durable:
-        cut_off = "its body was cut off" if may_live else why
-        return look_into_body(transcript.places.get(row.ref, ()), cut_off)
-    if may_live and tool is not None and tool.effect is Effect.ONCE:
-        return Doubt(why="its worker lost sight of it")
+        cut_off = "its body was cut off" if own else why
+        places = transcript.places.get(row.ref, ())
+        return look_into_body(places, cut_off, may_live=may_live)
+    if own and tool is not None and tool.effect is Effect.ONCE:
+        return Doubt(why="its worker lost sight of it", may_live=may_live)
     tokens = await _tokens(parts, run, tool)
     ctx = context_of(parts, run, row.ref, row.attempt, transcript, tokens=tokens)
     veil = Veil()
@@ -307,13 +309,28 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, may_live: bool)
         args = transcript.args[row.ref]
         bare = args if tool is None else _open(parts, run, tool, args, veil)
     except BadKeys as error:
-        return Doubt(why=why, probe=f"could not be asked: {error}")
-    return await look_into(tool, ctx, bare, why=why, veil=veil)
+        return Doubt(why=why, probe=f"could not be asked: {error}", may_live=may_live)
+    result = await look_into(tool, ctx, bare, why=why, veil=veil)
+    return (
+        msgspec.structs.replace(result, may_live=may_live) if isinstance(result, Doubt) else result
+    )
+
+
+async def _may_live(parts: Parts, run_id: str, row: CallRow, *, own: bool) -> bool:
+    """Tell whether an attempt may still be under way. A worker that nobody knows of any more has
+    left in good order, with nothing under way, or was dead and is forgotten.
+    """
+    if own:
+        return not await parts.going.ends_at_once(call_id(run_id, row.ref))
+    sight = await parts.store.sight(row.worker)
+    return sight is not None and sight.alive != "dead"
 
 
 async def propose_record(parts: Parts, run_id: str, ref: str, attempt: int, result: Result) -> Verb:
     """Say how to record what became of an attempt."""
     doubts = isinstance(result, Doubt | StepDoubt | Parked)
+    if isinstance(result, Doubt | StepDoubt) and result.may_live:
+        parts.going.doubt(call_id(run_id, ref))
     ruling = await _doubt_ruling(parts, run_id, ref) if doubts else Require()
     pins = (await parts.ledger.transcript(run_id)).operands.get(ref, ()) if doubts else ()
     return lambda run: _events(parts, run, ref, attempt, result=result, ruling=ruling, pins=pins)
@@ -348,13 +365,19 @@ def _events(
             return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
         case Void(why=why):
             return verbs.void_attempt(run, ref, attempt=attempt, why=why)
-        case Doubt(why=why, probe=probe):
+        case Doubt(why=why, probe=probe, may_live=live):
             doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
-            return doubt(now=now, probe=probe, operands=pins)
-        case StepDoubt(why=why):
-            digest = row.digest if row is not None else ""
+            return doubt(now=now, probe=probe, operands=pins, may_live=live)
+        case StepDoubt(why=why, may_live=live):
             return bodies.doubt_step(
-                run, ref, attempt=attempt, why=why, ruling=ruling, digest=digest, now=now
+                run,
+                ref,
+                attempt=attempt,
+                why=why,
+                ruling=ruling,
+                digest=row.digest if row is not None else "",
+                now=now,
+                may_live=live,
             )
         case Parked(why=why) if spent:
             why = f"its body was lost {parts.bounds.attempts_max} times, the last because: {why}"

@@ -51,6 +51,8 @@ from sayso.engine.ledger import Takes
 from sayso.engine.parts import Parts
 from sayso.engine.voters import (
     Standing,
+    check_over,
+    check_votes,
     escalate,
     lapse,
     records_moved,
@@ -60,6 +62,7 @@ from sayso.engine.voters import (
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
+    CannotUndo,
     ConditionFailed,
     HoldExpired,
     KeyReused,
@@ -101,6 +104,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     """Whether whoever decides has signed in where the hold asks them to."""
     shown: Shown | None = None
     """What was shown, if whoever asks has it at hand."""
+    even_if_alive: bool = False
+    """Whether a call in doubt is run again although the attempt before may still be under way."""
 
     @property
     def edits(self) -> bool:
@@ -153,6 +158,14 @@ class Decider:
                 await self._parts.ledger.write(run_id, verb)
             except UnknownHold:
                 raise what_stands(await self._found(run_id, n), who) from None
+            except (HoldExpired, ConditionFailed) as error:
+                if records_moved(error):
+                    raise
+                await self._expire(run_id)
+                stands = await self._why_not(run_id, [n], who)
+                if isinstance(error, HoldExpired) and isinstance(stands, NotAllowed):
+                    raise  # An operator is not among those asked, and was told the truth.
+                raise stands from None
 
         await while_records_move(attempt)
         return await self._found(run_id, n)
@@ -183,9 +196,16 @@ class Decider:
         """Take back one's own decision before it is effective."""
         run_id, n = _place("hold", hold)
         project = (await self._found(run_id, n)).project
-        who = await self._parts.records.acting(project, by)
+        who = await self._parts.records.authority(project, by)
+        if not who.active:
+            raise NotAllowed(f"{who.by} may not take anything back: they are no longer active")
         now = self._parts.store.now()
-        await self._parts.ledger.write(run_id, lambda run: settling.undo(run, n, by=who, now=now))
+        try:
+            await self._parts.ledger.write(
+                run_id, lambda run: settling.undo(run, n, by=who.by, now=now)
+            )
+        except ConditionFailed:
+            raise CannotUndo from None  # It has become effective meanwhile.
         return await self._found(run_id, n)
 
     async def _settle(
@@ -312,6 +332,7 @@ class Decider:
             str(request.by),
             request.digest or "",
             verdict,
+            *(["even_if_alive"] if request.even_if_alive else []),
         )
 
     async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:
@@ -326,6 +347,7 @@ class Decider:
     def _events(self, run: Run, one: _One, request: Decide, standing: Standing) -> list[e.Event]:
         now = self._parts.store.now()
         n, verdict, edit, who = one.n, one.verdict, one.edit, standing.who
+        check_votes(run, n, standing)
         draft = Draft(run)
         draft.add(*escalate(run, n, now))
         draft.add(*lapse(run, n, standing.lapsed.get(n, ()), now))
@@ -364,8 +386,11 @@ class Decider:
                 whole=request.whole,
                 alone=one.alone,
                 basis=standing.basis.get(n, ()),
+                even_if_alive=request.even_if_alive,
             )
         )
+        if isinstance(verdict, Approved) and not request.even_if_alive:
+            check_over(open_now, n, standing)
         if not request.signed_in:
             _check_sign_in(open_now, n, verdict)
         return draft.events
@@ -465,6 +490,8 @@ def _check(request: Decide) -> None:
         check_text(verdict.message, "the message", REASON_MAX)
     if not 0 <= request.undo_ms <= UNDO_MAX_MS:
         raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
+    if type(request.even_if_alive) is not bool:
+        raise BadValue(f"even_if_alive is True or False, not {request.even_if_alive!r}")
     check_text(request.note, "the note", REASON_MAX)
     check_text(request.channel, "the channel", KEY_MAX)
     if request.digest is not None:

@@ -276,10 +276,6 @@ class Desk:
         """Decide everything that a suspension still asks, all or nothing."""
         return await self._decider.resume(request_id, request)
 
-    async def acting(self, project: str, by: Principal) -> Principal:
-        """Give the person whom an identity is of; everybody else as they are."""
-        return await self._parts.records.acting(project, by)
-
     @guarded("reassign")
     async def reassign(
         self, hold: str, *, to: Principal, by: Principal, note: str = ""

@@ -284,7 +284,7 @@ class Gate:
             if found is not None:
                 start = await self._start(run, tool, row, args)
                 return replace(start, basis=found.basis, found=found)
-        still = Still(why="its rules, or the grant that covered it, were changed")
+        still = Still(why="its rules were changed, or the grant that covered it,")
         if approved and signed:
             still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
         if not still.why and not (upgraded or changed):
@@ -408,6 +408,9 @@ class Gate:
             # To run it again is a decision like the first one.
             quorum=found.quorum,
             not_requester=found.not_requester,
+            escalate_after_ms=found.escalate_after_ms,
+            escalate_to=found.escalate_to,
+            chain=found.chain,
             risk=tool.risk,
             title=title,
             editable=False,

@@ -25,6 +25,8 @@ async def giving_of(
         return Giving()
     if len(ns) != 1 or not isinstance(request.verdict, Approved):
         raise WrongVerdict("always= goes with approve() of one hold")
+    if request.undo_ms:
+        raise WrongVerdict("a grant counts at once, and is revoked: leave out undo=")
     found = await parts.store.hold(run_id, ns[0])
     if found is None:
         return Giving()  # There is none, as will be said.

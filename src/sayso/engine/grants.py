@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -93,11 +93,14 @@ class Grants:
         where = self._project if project is None else project
         name = grant.id if isinstance(grant, Grant) else grant
         person = Principal(id=by) if isinstance(by, str) else by
-        who = await self._records.authority(where, person)
+        if not isinstance(person, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue(f"{by!r} is nobody: `by` is a person's id or a Principal")
         for _ in range(TRIES_MAX):
+            who = await self._records.authority(where, person)
             item = await self._find_item(where, name)
             found = _read(item)
-            if not who.active or not (who.by == found.by or who.right([OPERATOR])):
+            mine = who.by == found.by or (found.by.kind == "person" and found.by.id in who.also)
+            if not who.active or not (mine or who.right([OPERATOR])):
                 raise NotAllowed(f"only {found.by} or an operator may revoke {name!r}")
             if found.revoked is not None:
                 return found
@@ -109,6 +112,16 @@ class Grants:
                 continue
             return ended
         raise StaleItem(f"{name!r} was used by others {TRIES_MAX} times in a row; try again")
+
+    async def _of_tool(self, project: str, tool: str) -> AsyncIterator[Item]:
+        prefix = after = item_id(tool, "")
+        # Page by page: those that are over must not hide the others.
+        while items := await self._store.shelf.list(project, GRANT, after=after, limit=PAGE_MAX):
+            for one in items:
+                if not one.id.startswith(prefix):
+                    return
+                yield one
+            after = items[-1].id
 
     async def _find_item(self, project: str, name: str) -> Item:
         after: str | None = None
@@ -125,13 +138,9 @@ class Grants:
         """Find a grant that covers a call, and that whoever gave it could give now."""
         if not may_be_granted(ruling):
             return None
-        prefix = item_id(tool.name, "")
-        items = await self._store.shelf.list(run.project, GRANT, after=prefix, limit=PAGE_MAX)
         now = self._store.now()
         runs = (run.id, run.root, run.parent, *lineage)
-        for item in items:
-            if not item.id.startswith(prefix):
-                break
+        async for item in self._of_tool(run.project, tool.name):
             grant = _read(item)
             covers = grant.is_good(now) and grant.covers(
                 tool_version=tool.version, args=args, runs=runs, agent=run.agent

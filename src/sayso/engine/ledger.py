@@ -69,6 +69,8 @@ class Ledger:
         self.dispatch = dispatch
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
+        self.notices = False
+        """Whether somebody is to be told of what runs ask."""
         self._history = History(store, self.read)
         self._lives: dict[str, Live] = {}
         self._pins: set[str] = set()
@@ -391,7 +393,13 @@ class Ledger:
         owner_was = "" if owner else order.owned_by
         items = () if order.items is None else order.items()
         write = make_write(
-            live.last, steps, owner=owner, owner_was=owner_was, key=order.key, items=items
+            live.last,
+            steps,
+            owner=owner,
+            owner_was=owner_was,
+            key=order.key,
+            items=items,
+            notices=self.notices,
         )
         owner = live.owner if owner is None else owner
         return Part(

@@ -24,7 +24,10 @@ async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
         why = f"it neither ended nor asked within {tool.timeout_ms / 1000:g} seconds"
         if body.beginning:
             return Parked(why=why, again=True)  # The store took its time, not the body.
-        return _cut_off(body.places, why) or Done(outcome=Failed(error="Interrupted", message=why))
+        going = not await body.ends_at_once()
+        return _cut_off(body.places, why, may_live=going) or Done(
+            outcome=Failed(error="Interrupted", message=why)
+        )
     except asyncio.CancelledError:
         body.park()
         raise
@@ -42,17 +45,17 @@ async def run_leg(body: DurableBody, tool: Tool) -> Result | None:
     return _result(body, task)
 
 
-def look_into_body(places: Sequence[Place], why: str) -> Result:
+def look_into_body(places: Sequence[Place], why: str, *, may_live: bool) -> Result:
     """Say what becomes of a body whose worker is gone."""
-    return _cut_off(places, why) or Parked(why=why)
+    return _cut_off(places, why, may_live=may_live) or Parked(why=why)
 
 
-def _cut_off(places: Sequence[Place], why: str) -> Result | None:
+def _cut_off(places: Sequence[Place], why: str, *, may_live: bool) -> Result | None:
     last = places[-1] if places else None
     if last is None or not last.name or last.outcome is not None:
         return None
     if last.effect == Effect.ONCE:
-        return StepDoubt(why=f"{why}, at its step {last.name!r}")
+        return StepDoubt(why=f"{why}, at its step {last.name!r}", may_live=may_live)
     return Parked(why=why, again=True)
 
 

@@ -305,7 +305,7 @@ class RunLoop:
     async def _look_after(self, row: CallRow, group: asyncio.TaskGroup) -> None:
         # This worker's own attempt may still be under way somewhere: nothing is tried again then.
         own = row.worker == self._worker
-        result = look_after(self._parts, self.run_id, row, may_live=own)
+        result = look_after(self._parts, self.run_id, row, own=own)
         await self._conclude(row.ref, row.attempt, result, group)
 
     async def _conclude(

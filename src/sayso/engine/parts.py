@@ -14,6 +14,7 @@ from sayso.domain.run import Run
 from sayso.engine.door import DoorKeeper
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
+from sayso.engine.going import Going
 from sayso.engine.grants import Grants
 from sayso.engine.ledger import Ledger
 from sayso.engine.people import People
@@ -77,6 +78,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     vault: Vault = Vault()
     desk_key: DeskKey | None = None
     """Signs what people decide here."""
+    going: Going = msgspec.field(default_factory=Going)
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:
         """Make a ruling on a call that an agent's model asked for as strict as the agent wants."""

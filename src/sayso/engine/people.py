@@ -7,6 +7,7 @@ Rule 2: what is read here is only good together with the revs it was read at; ap
 from __future__ import annotations
 
 import builtins
+import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -62,6 +63,9 @@ class Records:
         """Say what a principal may do in a project right now."""
         if by.kind != "person":
             return unrecorded(by)
+        if not by.id.isprintable():
+            # No record could be kept of it, and it may look like somebody else's.
+            raise NotAllowed(f"{by.id!r} is nobody: there is something in it that cannot be seen")
         found, via = await self.look_up(project, by.id), ""
         if found is None:
             if not await self.shelf.list(project, PERSON, limit=1):
@@ -77,7 +81,9 @@ class Records:
 
     async def acting(self, project: str, by: Principal) -> Principal:
         """Give the person whom an identity is of; everybody else as they are."""
-        if by.kind != "person" or await self.look_up(project, by.id) is not None:
+        if by.kind != "person" or not by.id.isprintable():
+            return by
+        if await self.look_up(project, by.id) is not None:
             return by
         linked = await self._linked(project, by.id)
         return by if linked is None else Principal(id=linked[0].id)
@@ -270,6 +276,9 @@ def _check_name(text: str, what: str) -> str:
     check_text(text, what, KEY_MAX)
     if not text or text != text.strip() or not text.isprintable():
         raise BadValue(f"{what} is a word that can be seen, not {text!r}")
+    # Written in two ways it would look like one name, and be two.
+    if not unicodedata.is_normalized("NFC", text):
+        raise BadValue(f"{what} is written with its accents apart: give {text!r} in NFC")
     return text
 
 

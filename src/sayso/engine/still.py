@@ -46,18 +46,20 @@ async def still_allowed(
         return Still() if silent else Still(why="its rules were changed")
     named = approvers_of(run, ruling)
     handed = transcript.handed.get(row.ref, {})
-    requesters = {run.by.id, row.by, transcript.editors.get(row.ref, "")} - {""}
+    requesters = {run.by.id, row.by, row.editor} - {""}
     counted: set[str] = set()
     basis: list[Basis] = []
     said = 0
     for decision in approvals:
         who = await authority_of(records, run.project, decision)
         right = _right(who, named, handed)
-        if right is None or not counted.isdisjoint(decision.persons):
+        if right is None or (ruling.not_requester and who.is_one_of(requesters)):
             continue
-        if ruling.not_requester and who.is_one_of(requesters):
+        # Who they are known to be now counts as well as who they were taken for.
+        persons = {*decision.persons, who.by.id, right.of} - {""}
+        if not counted.isdisjoint(persons):
             continue
-        counted.update(decision.persons)
+        counted |= persons
         basis += right.basis
         said += 1
     if said < ruling.quorum:

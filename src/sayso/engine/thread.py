@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from sayso.engine.going import note_function
+
 
 async def in_thread(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -> Any:
     """Call a function in a thread, with this task's context variables; give what it gives.
@@ -21,6 +23,7 @@ async def in_thread(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
+    over = threading.Event()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if ended.done():
@@ -39,6 +42,8 @@ async def in_thread(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -
             result = context.run(fn, **kwargs)
         except BaseException as raised:  # noqa: BLE001 - whoever awaits is told everything.
             error = raised
+        # Before anybody is told: whoever is must not take it for going on.
+        over.set()
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
@@ -46,4 +51,5 @@ async def in_thread(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -
             return
 
     threading.Thread(target=work, name=f"sayso {name}", daemon=True).start()
+    note_function(over)
     return await ended

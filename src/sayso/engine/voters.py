@@ -9,13 +9,18 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain import settling
+from sayso.domain.apply_holds import requesters
 from sayso.domain.entitled import entitled
-from sayso.domain.guard import ItemAt
+from sayso.domain.guard import Before, ItemAt
+from sayso.domain.hold import Decision, hold_id, may_decide
 from sayso.domain.people import Authority, Basis
 from sayso.domain.run import Run
 from sayso.domain.value import SAYSO, Principal
 from sayso.engine.parts import Parts
-from sayso.errors import ConditionFailed, NotAllowed
+from sayso.errors import ConditionFailed, NotAllowed, WorkerMayLive
+from sayso.store.base import HoldFound
+from sayso.store.doubt import life_of, may_live_still
+from sayso.store.views import hold_view
 
 TRIES_MAX = 20
 """How often a decision is tried while people's records change."""
@@ -31,6 +36,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """By hold, those whose vote does not count any more."""
     basis: dict[int, tuple[Basis, ...]]
     """By hold, the records by which the others' still does."""
+    living: dict[int, str]
+    """By hold of a call in doubt that may still be under way: why it cannot be run again now."""
+    votes: dict[int, tuple[Decision, ...]]
+    """By hold, the votes that were looked at."""
 
 
 async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principal) -> Standing:
@@ -39,23 +48,73 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
     records = parts.records
     lapsed: dict[int, list[str]] = {}
     basis: dict[int, tuple[Basis, ...]] = {}
+    living: dict[int, str] = {}
+    votes: dict[int, tuple[Decision, ...]] = {}
     for n in ns:
         hold = run.hold(n)
-        for vote in () if hold is None else hold.votes:
+        if hold is not None and hold.may_live:
+            living[n] = may_live_still(hold.worker, await life_of(parts.store, hold.worker))
+        votes[n] = () if hold is None else hold.votes
+        for vote in votes[n]:
             voter = await records.authority(run.project, vote.by)
             try:
                 assert hold is not None, "it has votes"
-                basis[n] = (*basis.get(n, ()), *entitled(run, hold, voter).basis)
+                right = entitled(run, hold, voter)
             except NotAllowed:
                 lapsed.setdefault(n, []).append(vote.by.id)
+                continue
+            if {voter.by.id, right.of} - {""} <= {*vote.persons}:
+                basis[n] = (*basis.get(n, ()), *right.basis)
+            else:
+                # They turn out to be, or to speak for, somebody else: who may have voted as well.
+                lapsed.setdefault(n, []).append(vote.by.id)
     who = await records.authority(run.project, by)
-    return Standing(who=who, lapsed=lapsed, basis=basis)
+    return Standing(who=who, lapsed=lapsed, basis=basis, living=living, votes=votes)
+
+
+def check_over(run: Run, n: int, standing: Standing) -> None:
+    """Refuse to run a call again whose attempt before may still be under way. Fencing protects the
+    journal from a worker that comes back, and nothing outside.
+    """
+    hold = run.hold(n)
+    if hold is None or not hold.may_live:
+        return
+    # One that was asked about only since then was not looked at.
+    why = standing.living.get(n, "it was given up only just now: look at it again")
+    if why:
+        name = hold_id(run.id, n)
+        raise WorkerMayLive(f"{name!r} cannot be run again now: {why}", worker=hold.worker)
+
+
+def check_votes(run: Run, n: int, standing: Standing) -> None:
+    """Refuse to count votes that nobody has looked at: they came in meanwhile."""
+    hold = run.hold(n)
+    if hold is not None and hold.votes != standing.votes[n]:
+        raise ConditionFailed("somebody has voted meanwhile", condition=standing)
+
+
+async def asks(parts: Parts, found: HoldFound, who: Authority) -> bool:
+    """Tell whether a hold asks somebody. One that is for others than who asked for it does not ask
+    them, whatever name they go by.
+    """
+    row = found.row
+    # A service that owns a run is not asked for the approvals in it.
+    if not may_decide(row.who, who, row.kind):
+        return False
+    if row.status == "settled" or not hold_view(found).not_requester:
+        return True
+    run = await parts.ledger.load(row.run_id)
+    hold = run.hold(row.n)
+    return hold is None or not who.is_one_of(requesters(run, hold))
 
 
 def records_moved(error: BaseException) -> bool:
-    """Tell whether an append was refused because a person's record is not what it was."""
+    """Tell whether an append was refused because what it rests on is not what it was: a person's
+    record, the time that somebody stands in for another, or the votes before it.
+    """
     condition = getattr(error, "condition", None)
-    return isinstance(error, ConditionFailed) and isinstance(condition, ItemAt)
+    over = isinstance(condition, Before) and not condition.hold
+    return isinstance(error, ConditionFailed) and (over or isinstance(condition, ItemAt | Standing))
 
 
 async def while_records_move(attempt: Callable[[], Awaitable[T]]) -> T:

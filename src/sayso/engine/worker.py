@@ -87,6 +87,8 @@ class Worker:
         await asyncio.gather(*self._services, *self._tasks, return_exceptions=True)
         if self.notice in self._parts.ledger.listeners:
             self._parts.ledger.listeners.remove(self.notice)
+        # Its lock is the only proof of when a function ends that nobody waits for any more.
+        clean = clean and not self._parts.going.doubted
         if clean and self._services:
             try:
                 await self._parts.store.retire(self.id)

@@ -13,6 +13,7 @@ from sayso.domain.guard import conditions_of
 from sayso.domain.run import FOLD
 from sayso.domain.standing import status_of
 from sayso.engine.ids import entry_ids
+from sayso.engine.parcel import parcels_of
 from sayso.store.base import ItemPut, Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows
 
@@ -25,11 +26,15 @@ def make_write(
     owner_was: str | None = None,
     key: Key | None = None,
     items: Sequence[ItemPut] = (),
+    notices: bool = False,
 ) -> Write:
-    """Make the write that appends these steps after the entry with the id `last`."""
+    """Make the write that appends these steps after the entry with the id `last`. With `notices`,
+    somebody is to be told of what it asks.
+    """
     before, after = steps[0].before, steps[-1].after
     events = [step.event for step in steps]
     ids = entry_ids(len(events))
+    parcels, unparcels = parcels_of(steps, notices=notices)
     return Write(
         run=after.id,
         after=before.seq if before else 0,
@@ -54,4 +59,6 @@ def make_write(
         only_if=conditions_of(before, events) if before else (),
         items=tuple(items),
         redacts=tuple([n for one in events if isinstance(one, e.Erasing) for n in one.erases]),
+        parcels=parcels,
+        unparcels=unparcels,
     )

@@ -71,13 +71,17 @@ class MemoryOutbox:
         if self._has(parcel):
             del self._parcels[parcel.project, parcel.id]
 
-    async def again(self, parcel: Parcel, at: int, *, error: str = "") -> None:
+    async def again(
+        self, parcel: Parcel, at: int, *, error: str = "", afresh: bool = False
+    ) -> None:
         check_time(at)
         error = cut_error(error)
         self._check()
         if self._has(parcel):
             tries = parcel.tries if error else parcel.tries - 1
             back = replace(parcel, due_at=at, taken=0, tries=tries, error=error or parcel.error)
+            if afresh:
+                back = replace(back, tries=0, error="")
             self._parcels[parcel.project, parcel.id] = back, at
 
     async def dead(self, parcel: Parcel, error: str) -> None:

@@ -74,9 +74,13 @@ class Outbox(Protocol):
         """
         ...
 
-    async def again(self, parcel: Parcel, at: int, *, error: str = "") -> None:
+    async def again(
+        self, parcel: Parcel, at: int, *, error: str = "", afresh: bool = False
+    ) -> None:
         """Put a parcel back, due at another time. Without an error this was no try. Of the error,
-        `ERROR_CHARS_MAX` characters are kept. Nothing happens if it is no longer in this taking.
+        `ERROR_CHARS_MAX` characters are kept. With `afresh` it is one that was never tried, and had
+        no error: it was delivered, and is to be once more. Nothing happens if it is no longer in
+        this taking.
         """
         ...
 

@@ -41,8 +41,9 @@ _TAKE = "update parcels set free_at = ?, taken = ?, tries = ? where k = ?"
 _MINE = "where project = ? and id = ? and taken = ? and taken > 0"
 _DONE = f"delete from parcels {_MINE}"  # noqa: S608
 _AGAIN = """
-update parcels set due_at = ?1, free_at = ?1, taken = 0, tries = tries - (?2 = ''),
-    error = case when ?2 = '' then error else ?2 end
+update parcels set due_at = ?1, free_at = ?1, taken = 0,
+    tries = case when ?6 then 0 else tries - (?2 = '') end,
+    error = case when ?6 then '' when ?2 = '' then error else ?2 end
 where project = ?3 and id = ?4 and taken = ?5 and taken > 0
 """
 _DEAD = f"update parcels set free_at = null, taken = 0, error = ? {_MINE}"  # noqa: S608
@@ -91,8 +92,9 @@ class OutboxPen:
     def done(self, parcel: Parcel) -> None:
         self._conn.execute(_DONE, (parcel.project, parcel.id, parcel.taken))
 
-    def again(self, parcel: Parcel, at: int, error: str) -> None:
-        self._conn.execute(_AGAIN, (at, error, parcel.project, parcel.id, parcel.taken))
+    def again(self, parcel: Parcel, at: int, error: str, *, afresh: bool) -> None:
+        row = (at, error, parcel.project, parcel.id, parcel.taken, int(afresh))
+        self._conn.execute(_AGAIN, row)
 
     def dead(self, parcel: Parcel, error: str) -> None:
         self._conn.execute(_DEAD, (error, parcel.project, parcel.id, parcel.taken))
@@ -134,10 +136,12 @@ class SqliteOutbox:
     async def done(self, parcel: Parcel) -> None:
         await self._submit(lambda pen: pen.outbox.done(parcel))
 
-    async def again(self, parcel: Parcel, at: int, *, error: str = "") -> None:
+    async def again(
+        self, parcel: Parcel, at: int, *, error: str = "", afresh: bool = False
+    ) -> None:
         check_time(at)
         error = cut_error(error)
-        await self._submit(lambda pen: pen.outbox.again(parcel, at, error))
+        await self._submit(lambda pen: pen.outbox.again(parcel, at, error, afresh=afresh))
 
     async def dead(self, parcel: Parcel, error: str) -> None:
         error = cut_error(error)

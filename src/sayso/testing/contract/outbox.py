@@ -141,6 +141,21 @@ class OutboxContract(StoreCase):
             await store.outbox.again(second, 0, error="not mine any more")
             assert await _take(store) == []
 
+    async def test_a_parcel_that_is_to_come_once_more_was_never_tried(self) -> None:
+        async with self.opened() as store:
+            await store.append(write(parcels=(self._parcel("a"),)))
+            (first,) = await _take(store)
+            await store.outbox.again(first, 0, error="refused")
+            (second,) = await _take(store)
+            later = self.clock.now() + 5000
+
+            await store.outbox.again(second, later, afresh=True)
+
+            assert await _take(store) == []
+            self.clock.advance(5000)
+            (third,) = await _take(store)
+            assert (third.tries, third.due_at, third.error) == (1, later, "")
+
     async def test_what_was_put_back_is_no_longer_in_that_taking(self) -> None:
         async with self.opened() as store:
             await store.append(write(parcels=(self._parcel("a"),)))

@@ -1,0 +1,135 @@
+"""Which parcels an append puts into the outbox, and which it removes: notices about holds.
+
+Rule 1: they follow from what a run asks before the append and after it, and from nothing else. So
+none is there for what was never committed, and none stays for what nobody is asked any more.
+Rule 2: a parcel holds ids and times. What is shown of a hold is read when it is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from sayso.domain import events as e
+from sayso.domain.hold import Hold, hold_id
+from sayso.domain.run import Run
+from sayso.store.base import NewParcel
+from sayso.store.rows import Step
+
+Kind = Literal["asked", "escalated", "reminder"]
+KINDS: tuple[Kind, ...] = ("asked", "escalated", "reminder")
+EVERY_MS_MIN, EVERY_MS_MAX = 60_000, 10 * 365 * 24 * 3_600_000
+"""How often people are reminded at most, and at least."""
+
+
+class Slip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is inside of a parcel."""
+
+    hold: str
+    at: int
+    """When what it is about happened, in store time: the same however often it is delivered."""
+
+
+def parcels_of(
+    steps: Sequence[Step], *, notices: bool
+) -> tuple[tuple[NewParcel, ...], tuple[str, ...]]:
+    """Give the parcels that these steps put, and the ids of those that they remove. Without
+    `notices`, reminders only: those of a rule are there for whoever delivers them.
+    """
+    before, after = steps[0].before, steps[-1].after
+    was = {} if before is None else _asked(before)
+    now = _asked(after)
+    if not was and not now:
+        return (), ()
+    at = max((_time(step.event) for step in steps), default=0)
+    known = {hold.n for hold in (before.holds if before is not None else ())}
+    put: list[NewParcel] = []
+    gone: list[str] = []
+    for n, hold in now.items():
+        old = was.get(n)
+        put += _reminder(after, hold, old, at)
+        if notices and (n not in known or (old is not None and _is_news(old, hold))):
+            put.append(_parcel("asked", after, hold, at, due_at=at))
+        if old is not None and _period(old) and not _period(hold):
+            gone.append(parcel_id("reminder", after.id, n))
+    if notices and before is not None:
+        risen = {step.event.hold for step in steps if isinstance(step.event, e.HoldEscalated)}
+        put += [_parcel("escalated", after, now[n], at, due_at=at) for n in risen & now.keys()]
+    for n in was.keys() - now.keys():
+        gone += _all_of(after, was[n], notices=notices)
+    return tuple(put), tuple(gone)
+
+
+def parcel_id(kind: Kind, run_id: str, n: int) -> str:
+    """Name a parcel: one of each kind for a hold."""
+    return f"{kind}:{hold_id(run_id, n)}"
+
+
+def read_slip(data: bytes) -> Slip | None:
+    """Read what is inside of a parcel; None if this version does not understand it."""
+    try:
+        return msgspec.json.decode(data, type=Slip)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def reminder_after(opened_at: int, every_ms: int | None, now: int) -> tuple[int, int] | None:
+    """Say how many times people were to be reminded by now, and when the next time is; None if
+    they are not to be. What was missed meanwhile is not made up for.
+    """
+    every = _bounded(every_ms)
+    if every is None:
+        return None
+    times = max(0, now - opened_at) // every
+    return times, opened_at + (times + 1) * every
+
+
+def _asked(run: Run) -> dict[int, Hold]:
+    """Find what a run asks people. What another run settles is nothing that they are shown."""
+    return {hold.n: hold for hold in run.holds if hold.decision is None and not hold.child}
+
+
+def _reminder(run: Run, hold: Hold, old: Hold | None, at: int) -> list[NewParcel]:
+    if old is not None and _period(old) == _period(hold):
+        return []
+    found = reminder_after(hold.opened_at, hold.remind_every_ms, at)
+    return (
+        [] if found is None else [_parcel("reminder", run, hold, hold.opened_at, due_at=found[1])]
+    )
+
+
+def _is_news(old: Hold, hold: Hold) -> bool:
+    """Tell whether something else is asked, or somebody else in place of who was."""
+    return hold.version != old.version or not set(old.approvers) <= set(hold.approvers)
+
+
+def _all_of(run: Run, hold: Hold, *, notices: bool) -> list[str]:
+    there = {"asked": notices, "escalated": notices, "reminder": _period(hold) is not None}
+    return [parcel_id(kind, run.id, hold.n) for kind in KINDS if there[kind]]
+
+
+def _period(hold: Hold) -> int | None:
+    return _bounded(hold.remind_every_ms)
+
+
+def _bounded(every_ms: int | None) -> int | None:
+    # A ruling that was made by hand may say anything.
+    if every_ms is None or every_ms <= 0:
+        return None
+    return min(max(int(every_ms), EVERY_MS_MIN), EVERY_MS_MAX)
+
+
+def _parcel(kind: Kind, run: Run, hold: Hold, at: int, *, due_at: int) -> NewParcel:
+    slip = Slip(hold=hold_id(run.id, hold.n), at=at)
+    name = parcel_id(kind, run.id, hold.n)
+    return NewParcel(id=name, kind=kind, due_at=due_at, data=msgspec.json.encode(slip))
+
+
+def _time(event: e.Event) -> int:
+    match event:
+        case e.HoldSettled(decision=decision) | e.VoteCast(decision=decision):
+            return decision.at
+        case _:
+            return getattr(event, "at", 0)
