@@ -149,7 +149,13 @@ class Tamper:
     def other(self, column, value):
         """Something else of the same kind."""
         if value is None:
-            kinds = {"deadline": 7, "due_at": 7, "decision": b"{}", "votes": b"[]", "escalates_at": 7}
+            kinds = {
+                "deadline": 7,
+                "due_at": 7,
+                "decision": b"{}",
+                "votes": b"[]",
+                "escalates_at": 7,
+            }
             return kinds[column]
         if isinstance(value, bytes):
             at = self.chance.randrange(len(value))
@@ -247,7 +253,7 @@ class Tamper:
         key = self.chance.choice(self.rows("holds", "run, n"))
         columns = ("status", "call", "kind", "tool", "version", "digest", "suspension", "entry")
         columns += ("revised", "args_entry", "opened_at", "deadline", "who", "decision", "votes")
-        columns += ("escalates_at",)
+        columns += ("escalates_at", "words")
         return self.edit("holds", columns, "run = ? and n = ?", key)
 
     def delete_hold(self):
@@ -258,8 +264,8 @@ class Tamper:
     def insert_hold(self):
         self.conn.execute(
             "insert into holds select run, n + 7, opened, status, call, kind, tool, version,"
-            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision, votes,"
-            " escalates_at from holds order by random() limit 1"
+            " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision,"
+            " votes, escalates_at, words from holds order by random() limit 1"
         )
         return "a hold inserted"
 

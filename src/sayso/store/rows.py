@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.hold import Decision, Hold, HoldStatus
 from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.store.base import HoldRow
+from sayso.store.words import join_words
 
 _TOUCHES = (
     e.HoldOpened,
@@ -56,8 +59,18 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
         assert hold is not None, "an event touches a hold that was never there"
         # What another run settles is nothing that people are shown.
         if not hold.child:
-            rows[event.hold] = _row(before, after, event.hold, event)
+            row = _row(before, after, event.hold, event)
+            known = rows.get(event.hold)
+            # What people are shown of it is in no state: only what says it can tell it.
+            words = _words(after, row, event) or (known.words if known else None)
+            rows[event.hold] = replace(row, words=words)
     return rows
+
+
+def _words(run: Run, row: HoldRow, event: e.Event) -> str | None:
+    if not isinstance(event, e.HoldOpened | e.HoldRevised):
+        return None
+    return join_words(event.ruling.title, row.tool, run.agent, str(run.by))
 
 
 def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:

@@ -12,6 +12,7 @@ from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
+from sayso.testing.contract.search import SearchContract
 from sayso.testing.contract.shelf import ShelfContract
 from sayso.testing.contract.watching import WatchContract
 from sayso.testing.contract.workers import WorkerContract
@@ -25,6 +26,7 @@ class StoreContract(
     ListContract,
     OutboxContract,
     RaceContract,
+    SearchContract,
     ShelfContract,
     WatchContract,
     WorkerContract,
