@@ -23,7 +23,7 @@ from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
-from sayso.store.words import has_words
+from sayso.store.words import has_words, is_of_ids
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -89,8 +89,10 @@ select * from (
     where p.audience = ? and (p.opened, p.n) > (?, ?) {match} order by p.opened, p.n limit ?
 )
 """
-# As `words.has_words` has it. Ids are of plain letters, which SQLite can fold itself.
-_MATCH = """
+# As `words.has_words` has it. Ids are of plain letters, which SQLite can fold itself; only some
+# words can be in the id of a hold or a request and not in that of the run, and cost more.
+_MATCH = "and (instr(h.words, ?) or instr(lower(r.id), ?))"
+_MATCH_IDS = """
 and (instr(h.words, ?) or instr(lower('hold_' || substr(r.id, 5) || '.' || h.n || char(10)
     || r.id || char(10) || 'req_' || substr(r.id, 5) || '.' || h.suspension), ?))
 """
@@ -201,9 +203,9 @@ class Reader:
         if not audiences:
             return []
         limit = page_size(query.limit)
-        wanted = _wanted(query)
+        wanted, match = _match(query.search)
         bindings = [value for k in audiences for value in (k, *after, *wanted, limit)]
-        sql = _waiting_sql(len(audiences), len(query.search))
+        sql = _waiting_sql(len(audiences), match)
         found = self._all(sql, (*bindings, limit))
         # Sorted here: SQLite would sort the whole wide rows, and take longer than for all the rest.
         return sorted((_hold(row) for row in found), key=_place)
@@ -218,9 +220,10 @@ class Reader:
         self, query: HoldQuery, settled: int, after: tuple[int, int], limit: int
     ) -> list[HoldFound]:
         page: list[HoldFound] = []
+        wanted, match = _match(query.search)
+        sql = _HOLDS_LISTED.format(match=match)
         while True:
-            bindings = (settled, *after, query.project, query.project, *_wanted(query), limit)
-            sql = _listed_sql(len(query.search))
+            bindings = (settled, *after, query.project, query.project, *wanted, limit)
             found = [_hold(row) for row in self._all(sql, bindings)]
             page += [hold for hold in found if _may(query.who, hold)]
             if len(page) >= limit or len(found) < limit:
@@ -241,13 +244,8 @@ def _entries_sql(count: int) -> str:
 
 
 @cache
-def _listed_sql(search: int) -> str:
-    return _HOLDS_LISTED.format(match=_MATCH * search)
-
-
-@cache
-def _waiting_sql(audiences: int, search: int) -> str:
-    one = _WAITING_MATCH.format(match=_MATCH * search) if search else _WAITING
+def _waiting_sql(audiences: int, match: str) -> str:
+    one = _WAITING_MATCH.format(match=match) if match else _WAITING
     picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
     return _HOLD.format(source=source)
@@ -332,9 +330,11 @@ def _who(text: str) -> tuple[str, ...]:
         raise StoreDamaged(f"{text!r} is not who may decide a hold") from None
 
 
-def _wanted(query: HoldQuery) -> list[str]:
-    """Bind every word twice, the longest first: it is found in the fewest."""
-    return [word for word in sorted(query.search, key=len, reverse=True) for _ in range(2)]
+def _match(search: Sequence[str]) -> tuple[list[str], str]:
+    """Give the words to bind, and what they are bound to: the longest first, as the rarest."""
+    words = sorted(search, key=len, reverse=True)
+    matches = [_MATCH_IDS if is_of_ids(word) else _MATCH for word in words]
+    return [word for word in words for _ in range(2)], " ".join(matches)
 
 
 def _place(hold: HoldFound) -> tuple[int, int]:

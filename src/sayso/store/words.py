@@ -75,3 +75,10 @@ def has_words(search: Sequence[str], row: HoldRow) -> bool:
     ids = hold_id(row.run_id, row.n), row.run_id, request_id(row.run_id, row.suspension)
     found_by = "\n".join((row.words or "", *map(fold, ids)))
     return all(word in found_by for word in search)
+
+
+def is_of_ids(word: str) -> bool:
+    """Tell whether a word can be in the id of a hold or a request without being in the run's: it
+    has what stands before or after that, or is a part of it.
+    """
+    return "_" in word or "." in word or word.isdigit() or word in "hold" or word in "req"

@@ -39,6 +39,21 @@ class SearchContract(StoreCase):
             ):
                 assert await _ids(store, *missed.split()) == [], missed
 
+    async def test_every_part_of_an_id_finds_the_same_holds(self) -> None:
+        async with self.opened() as store:
+            rows = [hold_row("run_hB-1", n, entry=n, suspension=30 - n) for n in (1, 2, 13)]
+            rows += [hold_row("run_9_r", 21, entry=1, suspension=1, words="")]
+            await store.append(write("run_hB-1", count=13, holds=tuple(rows[:3])))
+            await store.append(write("run_9_r", holds=tuple(rows[3:])))
+            ids = ("run_hb-1", "hold_hb-1.13", "req_hb-1.28", "hold_9_r.21", "req_9_r.1")
+            parts = {i[a:b] for i in ids for a in range(len(i)) for b in range(a + 1, len(i) + 1)}
+
+            for part in sorted(parts):
+                found = await store.holds(HoldQuery(search=(part,)))
+
+                expected = [row.n for row in rows if has_words((part,), row)]
+                assert [one.row.n for one in found] == expected, part
+
     async def test_every_character_of_a_search_stands_for_itself(self) -> None:
         async with self.opened() as store:
             titles = ("100% sure", "100 sure", "a_b", "axb", "it's", 'a "b" c', "a\\b", "a\0b", "*")
