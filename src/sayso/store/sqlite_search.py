@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -20,6 +20,9 @@ from sayso.errors import StoreBusy, StoreClosed
 from sayso.store.base import HoldFound, HoldQuery
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_reader import Reader
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 SEARCH_S = 5.0
 """How long one search may take."""
@@ -45,6 +48,9 @@ class Search:
         if self._waiting >= SEARCHES_MAX:
             raise StoreBusy(f"{SEARCHES_MAX} searches wait for their turn already; try again")
         if self._pool is None:
+            # Here, because most processes never search, and all of them start.
+            from concurrent.futures import ThreadPoolExecutor
+
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="sayso search")
         over = asyncio.Event()
         self._waiting += 1
