@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from bench import busy, cold, cycle, history, pair, parked, ways
+from bench import busy, cold, cycle, history, pair, parked, pending, ways
 from bench.measure import file_system
 from bench.report import Report
 from bench.size import LARGE, NORMAL, QUICK, Size
@@ -23,6 +23,7 @@ PARTS = {
     "cycle": cycle.measure,
     "history": history.measure,
     "parked": parked.measure,
+    "pending": pending.measure,
     "cold": cold.measure,
     "pair": pair.measure,
     "busy": busy.measure,
@@ -68,7 +69,9 @@ def _say_where(report: Report, folder: Path) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: the figures are noise")
-    parser.add_argument("--large", action="store_true", help="park 100,000 runs, not 10,000")
+    parser.add_argument(
+        "--large", action="store_true", help="park 100,000 runs, not 10,000; load none"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; repeatable")
     parser.add_argument("--dir", type=Path, default=Path("build"), help="on the disk to measure")

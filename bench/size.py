@@ -15,6 +15,13 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     few: int
     """Parked runs to compare with."""
     many: int
+    pending_few: int
+    """Holds with one deadline to compare with."""
+    pending: int
+    pending_real: bool
+    """Whether an agent asks for each of them, rather than being copied from one that did."""
+    decisions: int
+    """Of as many holds."""
     looks: int
     """How often a list is read, or a parked run resumed."""
     cold: int
@@ -33,6 +40,10 @@ NORMAL = Size(
     history_cycles=10,
     few=1_000,
     many=10_000,
+    pending_few=1_000,
+    pending=100_000,
+    pending_real=False,
+    decisions=500,
     looks=200,
     cold=15,
     wakes=200,
@@ -41,7 +52,7 @@ NORMAL = Size(
     busy_cycles=15,
     patience_s=10,
 )
-LARGE = msgspec.structs.replace(NORMAL, many=100_000)
+LARGE = msgspec.structs.replace(NORMAL, many=100_000, pending_real=True)
 QUICK = Size(
     rounds=1,
     cycles=5,
@@ -49,6 +60,10 @@ QUICK = Size(
     history_cycles=1,
     few=60,
     many=120,
+    pending_few=100,
+    pending=1_000,
+    pending_real=False,
+    decisions=20,
     looks=5,
     cold=1,
     wakes=5,

@@ -5,6 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+import pytest
+
+from bench import load, teller
+from sayso import Sayso
+from sayso.store import audit
+from sayso.store.sqlite import SqliteStore
+from sayso.testing import FakeClock
+
 REPOSITORY = Path(__file__).parents[1]
 ROWS = """
 one after another
@@ -26,6 +35,17 @@ parking them: memory of the process
 a page of 50, of a person's inbox
 a page from the middle
 decide and resume one of them
+list a person's first page
+list a page from the middle
+search, a common word
+search, a rare word
+search, no hit
+decide
+decide, p99
+sweep 980 at one deadline
+sweep, each
+decide while it sweeps, p99
+decide while it sweeps, longest
 cold start
 cold start, a parameter needs pydantic
 idle worker: CPU
@@ -58,3 +78,36 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert not set(ROWS) - rows.keys()
     assert all(f"  {name} " in done.stdout for name in rows)
     assert [path for path in tmp_path.iterdir() if path != found] == []
+
+
+async def test_runs_that_are_loaded_are_as_real_ones_are(tmp_path: Path) -> None:
+    clock = FakeClock()
+    real = await SqliteStore.open(tmp_path / "real.db", clock=clock)
+    loaded = await SqliteStore.open(tmp_path / "loaded.db", clock=clock)
+    async with Sayso(real, agents=[teller.make_teller()]) as app:
+        ids = [teller.run_of(await teller.ask(app)) for _ in range(3)]
+    pattern = await load.read_pattern(real, ids[0])
+
+    await load.prove(real, loaded, pattern, ids)
+    await load.load(loaded, pattern, 7)
+
+    report = await audit.verify(loaded)
+    assert (report.ok, report.runs, report.holds) == (True, 10, 10)
+    await real.close()
+    await loaded.close()
+
+
+async def test_runs_that_are_loaded_otherwise_are_noticed(tmp_path: Path) -> None:
+    clock = FakeClock()
+    real = await SqliteStore.open(tmp_path / "real.db", clock=clock)
+    async with Sayso(real, agents=[teller.make_teller()]) as app:
+        ids = [teller.run_of(await teller.ask(app))]
+    started, taken, opened, suspended = await load.read_pattern(real, ids[0])
+    loaded = await SqliteStore.open(tmp_path / "loaded.db", clock=clock)
+    other = msgspec.structs.replace(opened, deadline=7)
+
+    with pytest.raises(AssertionError, match="not like real ones"):
+        await load.prove(real, loaded, [started, taken, other, suspended], ids)
+
+    await real.close()
+    await loaded.close()

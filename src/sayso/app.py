@@ -41,6 +41,7 @@ from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
 from sayso.store.doubt import DoubtView, read_doubt
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
+from sayso.store.words import read_search
 from sayso.wired import Wired
 
 if TYPE_CHECKING:
@@ -192,11 +193,17 @@ class Sayso(Wired):
         *,
         by: str | Principal | None = None,
         status: Literal["open", "settled", "any"] = "open",
+        search: str | None = None,
         limit: int = 50,
         after: str | None = None,
         project: str | None = None,
     ) -> Page:
-        """List holds, oldest first; with `by`, those that this person may decide."""
+        """List holds, oldest first; with `by`, those that this person may decide.
+
+        With `search`, those that have each of its words in their title, tool, agent, requester or
+        ids. What a call would be executed with is not searched.
+        """
+        wanted = read_search(search)
         where = project or self._project
         who = None
         if by is not None:
@@ -205,6 +212,7 @@ class Sayso(Wired):
             project=where,
             status=status,
             who=None if who is None else who.names,
+            search=wanted,
             limit=limit,
             after=after,
         )

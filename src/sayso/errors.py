@@ -41,7 +41,7 @@
     |   +-- StaleItem           somebody else changed the item first; look again
     |   +-- CommitUnknown       the store did not say whether it committed
     |   +-- ConditionFailed     a condition of the append no longer held at its commit
-    |   +-- StoreBusy           another process kept the store for too long
+    |   +-- StoreBusy           others kept the store for too long
     |   +-- StoreFull
     |   +-- StoreReadOnly
     |   +-- StoreClosed
@@ -271,7 +271,7 @@ class ConditionFailed(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process kept the store locked for too long; nothing was written."""
+    """Others kept the store busy for too long; nothing was written."""
 
 
 class StoreFull(StoreError):

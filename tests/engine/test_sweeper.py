@@ -6,14 +6,17 @@ real one. The sweeper is called by hand, and only once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from sayso import Bounds, tool
-from sayso.store.base import PAGE_MAX, Store
+from sayso import Bounds, RunHandle, Sayso, approve, tool
+from sayso.engine.sweeper import AT_ONCE
+from sayso.errors import StoreBusy
+from sayso.store.base import PAGE_MAX, Appended, Store, Write
 from sayso.testing import call, say
 from sayso.testing.contract.case import write
 
@@ -110,3 +113,87 @@ async def test_runs_of_agents_that_are_not_known_here_are_not_even_read(place: P
         await app.sweep()
 
         assert made[0].loads == 0
+
+
+class Crowded(Delegate):
+    """A store that sees how many appends are under way, and may refuse one of them."""
+
+    under_way = 0
+    most = 0
+    refuses = 0
+
+    async def append(self, *writes: Write) -> Appended:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.refuses -= 1
+        try:
+            if not self.refuses:
+                raise StoreBusy
+            return await self.inner.append(*writes)
+        finally:
+            self.under_way -= 1
+
+
+@tool(approval=True, within="1h")
+async def pay() -> str:
+    return "paid"
+
+
+@tool(approval=True, within="1d")
+async def wait() -> str:
+    return "waited"
+
+
+@asynccontextmanager
+async def crowd(place: Place, count: int) -> AsyncIterator[tuple[Sayso, Crowded, list[RunHandle]]]:
+    """Park runs with one deadline, and let it come."""
+    made: list[Crowded] = []
+
+    def wrap(store: Store) -> Crowded:
+        made.append(Crowded(store))
+        return made[-1]
+
+    async with place.app(agent([call("pay"), say("x")], pay), bounds=BY_HAND) as app:
+        runs = [await app.start("teller", "x", by="mira") for _ in range(count)]
+        for run in runs:
+            await held(run)
+    place.clock.advance("1h")
+    async with place.app(agent([say("x")], pay), wrap=wrap, bounds=BY_HAND, work=False) as app:
+        yield app, made[0], [app.run(run.id) for run in runs]
+
+
+async def test_runs_with_one_deadline_expire_beside_each_other(place: Place) -> None:
+    async with crowd(place, 3 * AT_ONCE + 1) as (app, store, runs):
+        assert await app.sweep() == len(runs)
+
+        assert store.most == AT_ONCE
+        assert {(await run.view()).status for run in runs} == {"running"}
+        assert await app.sweep() == 0
+
+
+async def test_what_the_store_cannot_do_ends_a_sweep_and_the_next_goes_on(place: Place) -> None:
+    async with crowd(place, 3 * AT_ONCE) as (app, store, runs):
+        store.refuses = 5
+
+        with pytest.raises(StoreBusy):
+            await app.sweep()
+
+        # Nothing is left behind that would go on by itself, and nothing was begun after it failed.
+        assert store.under_way == 0
+        left = [run for run in runs if (await run.view()).holds]
+        assert len(left) == 2 * AT_ONCE + 1
+        assert await app.sweep() == len(left)
+        assert not [run for run in runs if (await run.view()).holds]
+
+
+async def test_people_decide_while_many_expire(place: Place) -> None:
+    async with place.app(agent([call("wait"), say("x")], wait, name="other")) as app:
+        later = await held(await app.start("other", "x", by="mira"))
+    async with crowd(place, 12 * AT_ONCE) as (app, _, runs):
+        sweeping = asyncio.create_task(app.sweep())
+        await asyncio.sleep(0)
+
+        await app.decide(later, approve(), by="mira")
+
+        assert not sweeping.done()
+        assert await sweeping == len(runs)

@@ -253,7 +253,7 @@ class Tamper:
         key = self.chance.choice(self.rows("holds", "run, n"))
         columns = ("status", "call", "kind", "tool", "version", "digest", "suspension", "entry")
         columns += ("revised", "args_entry", "opened_at", "deadline", "who", "decision", "votes")
-        columns += ("escalates_at",)
+        columns += ("escalates_at", "words")
         return self.edit("holds", columns, "run = ? and n = ?", key)
 
     def delete_hold(self):
@@ -265,7 +265,7 @@ class Tamper:
         self.conn.execute(
             "insert into holds select run, n + 7, opened, status, call, kind, tool, version,"
             " digest, suspension, entry, revised, args_entry, opened_at, deadline, who, decision,"
-            " votes, escalates_at from holds order by random() limit 1"
+            " votes, escalates_at, words from holds order by random() limit 1"
         )
         return "a hold inserted"
 

@@ -26,6 +26,10 @@ log = logging.getLogger("sayso")
 
 PAGES_MAX = 200
 """No sweep is longer; what is left then is for the next one."""
+AT_ONCE = 16
+"""So many runs expire beside each other, and share commits. More would be done sooner, and keep
+whoever decides meanwhile waiting for longer.
+"""
 
 
 class Sweeper:
@@ -60,8 +64,29 @@ class Sweeper:
 
     async def _expire_page(self, skip: int) -> tuple[int, int]:
         page = await self._parts.store.due(skip=skip)
-        done = [await self._apart(run_id, self._expire(run_id)) for run_id in page]
-        return len(page), sum(done)
+        return len(page), await self._expire_all(page)
+
+    async def _expire_all(self, run_ids: list[str]) -> int:
+        """Expire what is due in these runs, a few at a time; say in how many something was. What
+        the store cannot do ends it, once what is under way is over.
+        """
+        left, done, failed = iter(run_ids), list[bool](), list[StoreError]()
+
+        async def expire_some() -> None:
+            for run_id in left:
+                try:
+                    done.append(await self._apart(run_id, self._expire(run_id)))
+                except StoreError as error:
+                    failed.append(error)
+                if failed:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in run_ids[:AT_ONCE]:
+                group.create_task(expire_some())
+        if failed:
+            raise failed[0]
+        return sum(done)
 
     async def _rescue_page(self, worker: Worker, skip: int) -> tuple[int, int]:
         # Runs of other agents cannot be gone on with here, so they need not be read.

@@ -10,6 +10,7 @@ from sayso.errors import BadValue, ConditionFailed, StaleRun
 from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, ItemPut, Write
 from sayso.store.shelf import check_name, check_put, check_rev
+from sayso.store.words import check_search
 
 HOLD_STATUSES = ("open", "settled", "any")
 
@@ -121,6 +122,7 @@ def check_hold_query(query: HoldQuery) -> None:
         raise BadValue(f"{query.status!r} is no status to list holds by: use one of {choices}")
     if type(query.limit) is not int or query.limit < 1:
         raise BadValue(f"the limit of a page is a number from 1 on, not {query.limit!r}")
+    check_search(query.search)
 
 
 def page_size(limit: int) -> int:

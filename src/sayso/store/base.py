@@ -84,6 +84,10 @@ class HoldRow(_Row, frozen=True, kw_only=True):
     """What was said so far on a hold that takes several persons."""
     escalates_at: int | None = None
     """When others are asked as well."""
+    words: str | None = None
+    """What it is found by, folded, a line each. The first is what the entry said that opened it or
+    revised it last, and goes when that is redacted. None: as before; a row that is read has some.
+    """
 
 
 class HoldFound(_Row, frozen=True, kw_only=True):
@@ -259,6 +263,10 @@ class HoldQuery(_Row, frozen=True, kw_only=True):
     """`open` includes those decided and not yet effective."""
     who: tuple[str, ...] | None = None
     """Only holds that one of these may decide; None: all."""
+    search: tuple[str, ...] = ()
+    """Only holds in whose words or ids (hold, run, request) each of these occurs, as part of a word
+    or whole. They are folded, have no blanks, and no character in them means anything else.
+    """
     run_id: str | None = None
     suspension: int | None = None
     after: str | None = None
@@ -373,7 +381,11 @@ class Store(Protocol):
         ...
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
-        """List holds, oldest first, a page by key; the cost does not grow with what is skipped."""
+        """List holds, oldest first, a page by key; the cost does not grow with what is skipped.
+
+        A search costs what it looks through, and keeps nobody else from going on. `BadValue` if a
+        query is none, `StoreBusy` if a search takes too long, or too many search already.
+        """
         ...
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:

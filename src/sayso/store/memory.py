@@ -45,6 +45,7 @@ from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
+from sayso.store.words import has_words
 
 
 class MemoryStore:
@@ -295,6 +296,8 @@ def _wanted(query: HoldQuery, row: HoldRow) -> bool:
     if query.run_id is not None and row.run_id != query.run_id:
         return False
     if query.suspension is not None and row.suspension != query.suspension:
+        return False
+    if not has_words(query.search, row):
         return False
     return query.who is None or not set(query.who).isdisjoint(row.who)
 

@@ -14,6 +14,7 @@ from sayso.store.base import Entry, HoldRow, ItemPut, KeyRow, RunRow, Write
 from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.outbox import check_parcels
 from sayso.store.shelf import Item
+from sayso.store.words import without_title
 
 
 class Kept:
@@ -85,10 +86,26 @@ class Draft:
         for hold in write.holds:
             if not 0 < hold.entry <= len(journal):
                 raise StoreError(f"hold {hold.n} of {write.run!r} names an entry that is not there")
-            self._holds[write.run, hold.n] = hold
+            self._put_hold(hold)
+        self._untitle(write)
         for item in write.items:
             self._put_item(write, item)
         check_parcels(write)
+
+    def _put_hold(self, hold: HoldRow) -> None:
+        place = (hold.run_id, hold.n)
+        if hold.words is None:
+            known = self._holds.get(place) or self._kept.holds.get(place)
+            hold = replace(hold, words=known.words if known else "")
+        self._holds[place] = hold
+
+    def _untitle(self, write: Write) -> None:
+        """Forget what redacted entries said of holds."""
+        if not write.redacts:
+            return
+        for place, hold in {**self._kept.holds, **self._holds}.items():
+            if place[0] == write.run and {hold.entry, hold.revised} & set(write.redacts):
+                self._holds[place] = replace(hold, words=without_title(hold.words or ""))
 
     def _put_item(self, write: Write, item: ItemPut) -> None:
         check_item(write, item, self._rev)

@@ -30,6 +30,7 @@ from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED
 from sayso.store.base import HoldRow
+from sayso.store.words import join_words
 
 _TOUCHES = (
     e.HoldOpened,
@@ -72,7 +73,11 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
         assert hold is not None, "an event touches a hold that was never there"
         # What another run settles is nothing that people are shown.
         if not hold.child:
-            rows[event.hold] = _row(before, after, event.hold, event)
+            row = _row(before, after, event.hold, event)
+            known = rows.get(event.hold)
+            # What people are shown of it is in no state: only what says it can tell it.
+            words = _words(after, row, event) or (known.words if known else None)
+            rows[event.hold] = replace(row, words=words)
     return rows
 
 
@@ -80,11 +85,18 @@ def erased_row(row: HoldRow) -> HoldRow:
     """Give the row of a hold without anything that somebody has said: who decided, when and in one
     word what, remains.
     """
-    if row.decision is None:
-        return row
-    decision = codec.decode_decision(row.decision)
-    bare = replace(decision, verdict=_bare(decision.verdict), key="", note="")
-    return replace(row, decision=codec.encode_decision(bare))
+    if row.votes is not None:
+        votes = tuple(_bare_decision(vote) for vote in codec.decode_votes(row.votes))
+        row = replace(row, votes=codec.encode_votes(votes))
+    if row.decision is not None:
+        bare = _bare_decision(codec.decode_decision(row.decision))
+        row = replace(row, decision=codec.encode_decision(bare))
+    # Its title is one of the words that it is found by.
+    return replace(row, words="")
+
+
+def _bare_decision(decision: Decision) -> Decision:
+    return replace(decision, verdict=_bare(decision.verdict), key="", note="")
 
 
 def _bare(verdict: Verdict) -> Verdict:
@@ -97,6 +109,12 @@ def _bare(verdict: Verdict) -> Verdict:
             return verdict
         case Approved() | Rejected() | Withdrawn():
             return type(verdict)()
+
+
+def _words(run: Run, row: HoldRow, event: e.Event) -> str | None:
+    if not isinstance(event, e.HoldOpened | e.HoldRevised):
+        return None
+    return join_words(event.ruling.title, row.tool, run.agent, str(run.by))
 
 
 def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Literal, Self, TypeVar
 
 import apsw
 
 from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
-from sayso.store.admit import check_shape, page_size
+from sayso.store.admit import check_hold_query, check_shape, page_size
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -36,6 +37,7 @@ from sayso.store.sqlite_outbox import SqliteOutbox
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
+from sayso.store.sqlite_search import SEARCH_S, Search
 from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
 from sayso.store.watch import RunWatch, Watches
@@ -70,6 +72,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._reader: Reader | None = None
+        self._search: Search | None = None
         self._leases = Leases(path + ".workers")
         self._writer = Writer(
             path,
@@ -96,14 +99,15 @@ class SqliteStore:
         busy_s: float = BUSY_S,
         bell: bool = True,
         lease_ms: int = LEASE_MS,
+        search_s: float = SEARCH_S,
         sync_dir: Callable[[str], None] = sync_dir,
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
         `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
         parameters but the first are there for tests: a clock, less durability, another layer
-        between SQLite and the disk, an impatient writer, no bell, another lease, and somebody who
-        sees when a directory is synced.
+        between SQLite and the disk, an impatient writer, no bell, another lease, searches that may
+        take less long, and somebody who sees when a directory is synced.
         """
         real = os.path.realpath(path)  # noqa: ASYNC240 - a few microseconds.
         clock = SystemClock() if clock is None else clock
@@ -136,6 +140,7 @@ class SqliteStore:
             raise
         try:
             store._reader = Reader(open_reader(real, vfs=vfs))
+            store._search = Search(lambda: open_reader(real, vfs=vfs), search_s)
         except BaseException:
             await store.close()
             raise
@@ -179,7 +184,13 @@ class SqliteStore:
         return self._read(lambda reader: reader.runs(query))
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
-        return self._read(lambda reader: reader.holds(query))
+        if not query.search or query.run_id is not None:
+            return self._read(lambda reader: reader.holds(query))
+        self._check()
+        check_hold_query(query)
+        assert self._search is not None, "a store is made by `open`"
+        with self._translated():
+            return await self._search.holds(query)
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         return self._read(lambda reader: reader.hold(run_id, n))
@@ -265,9 +276,13 @@ class SqliteStore:
             self._closed = True
             self._watches.close()
             # Before the writer, which can only then clear the log away.
-            if self._reader is not None:
-                self._reader.close()
-            self._queue.close()
+            try:
+                if self._search is not None:
+                    await self._search.close()
+            finally:
+                if self._reader is not None:
+                    self._reader.close()
+                self._queue.close()
         await self._writer.gone()
         # The lock of a worker that did not retire stays until this process ends: a call that it was
         # cut off in may still be under way in a thread.
@@ -297,8 +312,14 @@ class SqliteStore:
     def _read(self, what: Callable[[Reader], T]) -> T:
         self._check()
         assert self._reader is not None, "a store is made by `open`"
-        try:
+        with self._translated():
             return what(self._reader)
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        """Say in our words what goes wrong in reading."""
+        try:
+            yield
         except apsw.Error as error:
             if isinstance(error, FATAL):
                 self._writer.failed = stopped(error, self._path)

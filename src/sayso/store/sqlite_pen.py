@@ -45,12 +45,16 @@ select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
 where k.project = ? and k.key = ?
 """
 _NEW_KEY = "insert into keys (project, key, digest, run, seq) values (?, ?, ?, ?, ?)"
-_HOLD = "select status, who, opened from holds where run = ? and n = ?"
+_HOLD = "select status, who, opened, words from holds where run = ? and n = ?"
 _PUT_HOLD = """
 insert or replace into holds (run, n, opened, status, call, kind, tool, version, digest,
     suspension, entry, revised, args_entry, opened_at, deadline, who, decision,
-    votes, escalates_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    votes, escalates_at, words)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_UNTITLE = """
+update holds set words = iif(instr(words, char(10)), substr(words, instr(words, char(10))), '')
+where run = ? and ? in (entry, revised)
 """
 _AUDIENCE = "select k from audiences where who = ? and project = ?"
 _NEW_AUDIENCE = "insert into audiences (who, project) values (?, ?)"
@@ -242,8 +246,10 @@ class Pen:
             opened = self._opened(run, hold) if not found else cast("int", found[0][2])
         who = msgspec.json.encode(hold.who).decode()
         waits = hold.status != "settled"
+        words = hold.words
         if found:
-            status, who_was, _ = found[0]
+            status, who_was, _, words_were = found[0]
+            words = words_were if words is None else words
             waited = status != "settled"
             if waited and (not waits or who_was != who):
                 was = msgspec.json.decode(cast("str", who_was), type=list[str])
@@ -271,6 +277,7 @@ class Pen:
                 hold.decision,
                 hold.votes,
                 hold.escalates_at,
+                words or "",
             ),
         )
         if waits:
@@ -299,6 +306,7 @@ class Pen:
         salt, payload = cast("tuple[bytes | None, bytes]", found[0])
         if salt is not None:
             self._conn.execute(_REDACT, (chain.leaf(salt, payload), run, seq))
+        self._conn.execute(_UNTITLE, (run, seq))
 
 
 def _opened_now(write: Write, hold: HoldRow, made: list[Entry]) -> int:

@@ -24,6 +24,7 @@ from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
+from sayso.store.words import has_words, is_of_ids
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -67,7 +68,7 @@ _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
     h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision, h.votes,
-    h.escalates_at,
+    h.escalates_at, h.words,
     {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
 from {{source}}
 join runs r on r.k = h.run
@@ -81,7 +82,7 @@ _HOLDS_LISTED = (
     _HOLD.format(source="holds h")
     + """
 where (h.status = 'settled') = ? and (h.opened, h.n) > (?, ?) and (? is null or r.project = ?)
-order by h.opened, h.n limit ?
+{match} order by h.opened, h.n limit ?
 """
 )
 _AUDIENCES = "select k from audiences where who = ? and (? is null or project = ?)"
@@ -90,6 +91,22 @@ select * from (
     select opened, n, run from waiting
     where audience = ? and (opened, n) > (?, ?) order by opened, n limit ?
 )
+"""
+# From the first waiting one on: sorting those that match would take finding them all.
+_WAITING_MATCH = """
+select * from (
+    select p.opened, p.n, p.run from waiting p
+    cross join holds h on h.run = p.run and h.n = p.n
+    cross join runs r on r.k = p.run
+    where p.audience = ? and (p.opened, p.n) > (?, ?) {match} order by p.opened, p.n limit ?
+)
+"""
+# As `words.has_words` has it. Ids are of plain letters, which SQLite can fold itself; only some
+# words can be in the id of a hold or a request and not in that of the run, and cost more.
+_MATCH = "and (instr(h.words, ?) or instr(lower(r.id), ?))"
+_MATCH_IDS = """
+and (instr(h.words, ?) or instr(lower('hold_' || substr(r.id, 5) || '.' || h.n || char(10)
+    || r.id || char(10) || 'req_' || substr(r.id, 5) || '.' || h.suspension), ?))
 """
 
 Found = tuple[Any, ...]
@@ -191,6 +208,7 @@ class Reader:
             hold
             for hold in found
             if _place(hold) > after
+            and has_words(query.search, hold.row)
             and query.project in (None, hold.project)
             and query.suspension in (None, hold.row.suspension)
             and (
@@ -211,8 +229,10 @@ class Reader:
         if not audiences:
             return []
         limit = page_size(query.limit)
-        bindings = [value for k in audiences for value in (k, *after, limit)]
-        found = self._all(_waiting_sql(len(audiences)), (*bindings, limit))
+        wanted, match = _match(query.search)
+        bindings = [value for k in audiences for value in (k, *after, *wanted, limit)]
+        sql = _waiting_sql(len(audiences), match)
+        found = self._all(sql, (*bindings, limit))
         # Sorted here: SQLite would sort the whole wide rows, and take longer than for all the rest.
         return sorted((_hold(row) for row in found), key=_place)
 
@@ -226,9 +246,11 @@ class Reader:
         self, query: HoldQuery, settled: int, after: tuple[int, int], limit: int
     ) -> list[HoldFound]:
         page: list[HoldFound] = []
+        wanted, match = _match(query.search)
+        sql = _HOLDS_LISTED.format(match=match)
         while True:
-            bindings = (settled, *after, query.project, query.project, limit)
-            found = [_hold(row) for row in self._all(_HOLDS_LISTED, bindings)]
+            bindings = (settled, *after, query.project, query.project, *wanted, limit)
+            found = [_hold(row) for row in self._all(sql, bindings)]
             page += [hold for hold in found if _may(query.who, hold)]
             if len(page) >= limit or len(found) < limit:
                 return page[:limit]
@@ -248,8 +270,9 @@ def _entries_sql(count: int) -> str:
 
 
 @cache
-def _waiting_sql(audiences: int) -> str:
-    picked = " union ".join([_WAITING] * audiences)
+def _waiting_sql(audiences: int, match: str) -> str:
+    one = _WAITING_MATCH.format(match=match) if match else _WAITING
+    picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
     return _HOLD.format(source=source)
 
@@ -294,7 +317,7 @@ def _entry(run_id: str, row: Found) -> Entry:
 def _hold(row: Found) -> HoldFound:
     run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
     suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
-    votes, escalates_at = row[19:21]
+    votes, escalates_at, words = row[19:22]
     return HoldFound(
         row=HoldRow(
             run_id=run_id,
@@ -315,12 +338,13 @@ def _hold(row: Found) -> HoldFound:
             decision=decision,
             votes=votes,
             escalates_at=escalates_at,
+            words=words,
         ),
         project=project,
         agent=agent,
-        opened=_entry(run_id, row[21:28]),
-        revision=None if row[35] is None else _entry(run_id, row[35:42]),
-        args=_entry(run_id, row[28:35]),
+        opened=_entry(run_id, row[22:29]),
+        revision=None if row[36] is None else _entry(run_id, row[36:43]),
+        args=_entry(run_id, row[29:36]),
         key=hold_key(opened, n),
     )
 
@@ -330,6 +354,13 @@ def _who(text: str) -> tuple[str, ...]:
         return _WHO.decode(text)
     except ValueError:
         raise StoreDamaged(f"{text!r} is not who may decide a hold") from None
+
+
+def _match(search: Sequence[str]) -> tuple[list[str], str]:
+    """Give the words to bind, and what they are bound to: the longest first, as the rarest."""
+    words = sorted(search, key=len, reverse=True)
+    matches = [_MATCH_IDS if is_of_ids(word) else _MATCH for word in words]
+    return [word for word in words for _ in range(2)], " ".join(matches)
 
 
 def _place(hold: HoldFound) -> tuple[int, int]:

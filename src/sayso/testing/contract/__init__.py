@@ -14,6 +14,7 @@ from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
+from sayso.testing.contract.search import SearchContract
 from sayso.testing.contract.shelf import ShelfContract
 from sayso.testing.contract.watching import WatchContract
 from sayso.testing.contract.workers import WorkerContract
@@ -29,6 +30,7 @@ class StoreContract(
     OutboxContract,
     CheckupContract,
     RaceContract,
+    SearchContract,
     ShelfContract,
     WatchContract,
     WorkerContract,

@@ -81,6 +81,7 @@ def hold_row(run: str = "run_1", n: int = 1, *, entry: int = 1, **changes: Any) 
         "opened_at": 5,
         "deadline": None,
         "who": ("user:mira",),
+        "words": "\npay\nteller\nmira",
         **changes,
     }
     return HoldRow(run_id=run, n=n, entry=entry, **fields)
