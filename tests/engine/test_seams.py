@@ -11,10 +11,10 @@ from typing import Any
 
 import apsw
 
-from sayso import Context, approve, tool
+from sayso import Context, Policy, Rule, approve, tool, user
 from sayso.testing import call, say
 
-from .kit import Place, agent, completed, held
+from .kit import Place, agent, completed, held, journal
 
 PAY = [call("pay", {"amount": 200}), say("Paid.")]
 
@@ -43,5 +43,26 @@ async def test_a_store_from_before_words_is_found_by_them_and_verifies(tmp_path:
 
     async with place.app(payer(place, approval=True)) as app:
         assert len((await app.holds(search="grösse teller mira")).items) == 1
+        report = await app.audit.verify()
+        assert report.ok, report.faults
+
+
+async def test_what_a_redacted_vote_said_is_in_no_row(place: Place) -> None:
+    policy = Policy(Rule("pay", approvers=[user("ann"), user("bob"), user("cleo")], quorum=3))
+    async with place.app(payer(place), policy=policy) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        await app.decide(hold, approve(), by="ann", note="hers")
+        await app.decide(hold, approve(), by="bob", note="his")
+        await app.decide(hold, approve(), by="cleo", note="last")
+        await completed(run)
+        votes = [one.seq for one in await journal(app.store, run.id) if one.type == "vote.cast"]
+
+        await app.redact(run, votes[0], by="mira")
+
+        view = await app.hold(hold.id)
+        assert [(vote.by.id, vote.note) for vote in view.votes] == [("ann", ""), ("bob", "his")]
+        assert view.decision is not None
+        assert view.decision.note == "last"
         report = await app.audit.verify()
         assert report.ok, report.faults

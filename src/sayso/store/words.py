@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 from sayso.domain import codec
 from sayso.domain import events as e
@@ -35,7 +34,7 @@ def join_words(title: str, *others: str) -> str:
     return "\n".join([" ".join(fold(text).split()) for text in (title, *others)])
 
 
-def words_of(asked: Any, first: Any, tool: Any, agent: Any) -> str:
+def words_of(asked: bytes, first: bytes, tool: str, agent: str) -> str:
     """Make what a row keeps of the entry that asked last, and the first of its run. Nothing of what
     cannot be read: that is for an audit to find, and keeps nobody from opening the store.
     """
