@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
-from sayso import Context, Policy, Rule, approve, tool, user
+from sayso import Context, DeskKey, Policy, Rule, answer, approve, question, tool, user
 from sayso.testing import call, say
 
 from .kit import Place, agent, completed, held, journal
@@ -66,3 +67,56 @@ async def test_what_a_redacted_vote_said_is_in_no_row(place: Place) -> None:
         assert view.decision.note == "last"
         report = await app.audit.verify()
         assert report.ok, report.faults
+
+
+@pytest.mark.parametrize("forged", ["vote", "quorum"])
+async def test_a_body_goes_on_only_if_as_many_have_signed_as_it_takes(
+    place: Place, tmp_path: Path, forged: str
+) -> None:
+    @tool(durable=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        await ctx.ask(question("Which account?"), approvers=[user("ann")])
+        place.world.act(ctx, {"amount": amount})
+        return "paid"
+
+    key = DeskKey.new(tmp_path / "desk.key")
+    teller = agent(PAY, pay)
+    policy = Policy(Rule("pay", approvers=[user("ann"), user("bob")], quorum=2))
+    easy = Policy(Rule("pay", approvers=[user("ann"), user("bob")]))
+    # Whoever can write the store votes in Bob's name, or asks only for one, and lets a worker of
+    # theirs begin.
+    async with place.app(teller, policy=policy if forged == "vote" else easy) as thief:
+        run = await thief.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        if forged == "vote":
+            await thief.decide(hold, approve(), by="bob")
+        async with place.app(teller, policy=policy, work=False, sign_with=key) as desk:
+            await desk.decide(await desk.hold(hold.id), approve(), by="ann")
+            asked = await held(run)
+            assert asked.kind == "question"
+    async with place.app(teller, policy=policy, work=False, sign_with=key) as desk:
+        await desk.decide(asked, answer("the first"), by="ann")
+
+    async with place.app(teller, policy=policy, trust=[key.public]) as worker:
+        doubt = await held(worker.run(run.id))
+        assert (doubt.kind, place.world.effects()) == ("in_doubt", [])
+
+
+@pytest.mark.parametrize("signed", [True, False])
+async def test_a_call_starts_only_if_every_vote_for_it_is_signed(
+    place: Place, tmp_path: Path, signed: bool
+) -> None:
+    key = DeskKey.new(tmp_path / "desk.key")
+    policy = Policy(Rule("pay", approvers=[user("ann"), user("bob")], quorum=2))
+    async with place.app(payer(place), policy=policy, trust=[key.public]) as worker:
+        run = await worker.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        first = {"sign_with": key} if signed else {}
+        for by, options in (("bob", first), ("ann", {"sign_with": key})):
+            async with place.app(payer(place), work=False, **options) as desk:
+                await desk.decide(await desk.hold(hold.id), approve(), by=by)
+        if signed:
+            await completed(run)
+        else:
+            assert "not signed" in (await held(run)).why
+        assert len(place.world.effects()) == signed

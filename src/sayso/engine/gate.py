@@ -8,7 +8,6 @@ Rule 2: any error around the gate means that the tool does not run: at worst a p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -326,13 +325,9 @@ class Gate:
         """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
         somebody is signed in shows by itself.
         """
-        settled = transcript.settled.get(row.ref)
-        if self.trust is None or settled is None:
+        if self.trust is None or row.ref not in transcript.settled:
             return True
-        votes = transcript.approvals.get(row.ref, [])[:-1]
-        # As the last word is signed, so is every vote that it rests on.
-        verifies = partial(self.trust.verifies, run, settled.hold, settled.version)
-        return self.trust.starts(run, row, settled) and all(map(verifies, votes))
+        return self.trust.allows(run, row, transcript)
 
     async def _pin_again(
         self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling
