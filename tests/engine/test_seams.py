@@ -12,7 +12,19 @@ from typing import Any
 import apsw
 import pytest
 
-from sayso import Context, DeskKey, Policy, Rule, answer, approve, question, tool, user
+from sayso import (
+    Always,
+    Context,
+    DeskKey,
+    Policy,
+    Rule,
+    Secret,
+    answer,
+    approve,
+    question,
+    tool,
+    user,
+)
 from sayso.testing import call, say
 
 from .kit import Place, agent, completed, held, journal
@@ -120,3 +132,17 @@ async def test_a_call_starts_only_if_every_vote_for_it_is_signed(
         else:
             assert "not signed" in (await held(run)).why
         assert len(place.world.effects()) == signed
+
+
+async def test_no_grant_covers_a_call_with_secrets(place: Place) -> None:
+    @tool(approval=True, effect="once")
+    def pay(ctx: Context, amount: int, code: Secret | None = None) -> str:
+        place.world.act(ctx, {"amount": amount})
+        return "paid"
+
+    script = [call("pay", {"amount": 1}), call("pay", {"amount": 1, "code": "1234"}), say("ok")]
+    async with place.app(agent(script, pay)) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        await app.decide(await held(run), approve(), by="mira", always=Always(args="any"))
+        assert (await held(run)).args["code"] != "1234"
+        assert len(place.world.effects()) == 1

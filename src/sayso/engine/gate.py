@@ -22,7 +22,7 @@ from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
-from sayso.domain.secret import NOT_KEPT, blank, mask
+from sayso.domain.secret import NOT_KEPT, blank, is_sealed, mask
 from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
@@ -338,8 +338,10 @@ class Gate:
     async def _covered(
         self, run: Run, tool: Tool, args: bytes, ruling: Require, pins: Sequence[OperandPin]
     ) -> Found | None:
-        """Find a grant that covers a call: none speaks of what is in files, and none is signed."""
-        if self.grants is None or pins or self.trust is not None:
+        """Find a grant that covers a call: none speaks of what is in files or secret, and none is
+        signed.
+        """
+        if self.grants is None or pins or is_sealed(args) or self.trust is not None:
             return None
         return await self.grants.covering(run, tool, args, ruling)
 
