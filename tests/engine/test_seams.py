@@ -27,7 +27,7 @@ from sayso import (
 )
 from sayso.testing import call, say
 
-from .kit import Place, agent, completed, held, journal
+from .kit import Place, agent, completed, held, journal, until
 
 PAY = [call("pay", {"amount": 200}), say("Paid.")]
 
@@ -146,3 +146,30 @@ async def test_no_grant_covers_a_call_with_secrets(place: Place) -> None:
         await app.decide(await held(run), approve(), by="mira", always=Always(args="any"))
         assert (await held(run)).args["code"] != "1234"
         assert len(place.world.effects()) == 1
+
+
+@pytest.mark.parametrize("signed", [True, False])
+async def test_a_body_is_told_only_what_is_signed_by_all_who_say_it(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture, signed: bool
+) -> None:
+    @tool(durable=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        await ctx.approval("Really?", approvers=[user("ann"), user("bob")], quorum=2)
+        place.world.act(ctx, {"amount": amount})
+        return "paid"
+
+    key = DeskKey.new(tmp_path / "desk.key")
+    async with place.app(agent(PAY, pay), trust=[key.public]) as worker:
+        run = await worker.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        for by, options in (
+            ("bob", {"sign_with": key} if signed else {}),
+            ("ann", {"sign_with": key}),
+        ):
+            async with place.app(agent(PAY, pay), work=False, **options) as desk:
+                await desk.decide(await desk.hold(hold.id), approve(), by=by)
+        if signed:
+            await completed(run)
+        else:
+            await until(lambda: "is not signed by a desk" in caplog.text, "a warning")
+        assert len(place.world.effects()) == signed

@@ -173,7 +173,10 @@ class Trust:
             for event in transcript.looked_into.get(row.ref, {}).values()
         ]
         for n, version, ask, decision in told:
-            if needs_signature(ask, decision) and not self.verifies(run, n, version, decision):
+            if not needs_signature(ask, decision):
+                continue
+            said = [*transcript.votes_for(n, decision), decision]
+            if not all(self.verifies(run, n, version, one) for one in said):
                 self._tell(run.id, n)
                 return False
         return True
