@@ -22,6 +22,7 @@ from sayso import (
     Rule,
     answer,
     approve,
+    role,
     tool,
     user,
 )
@@ -525,3 +526,23 @@ def test_the_worst_finding_says_how_it_stands() -> None:
     assert [report().worst, report("ok").worst] == ["ok", "ok"]
     assert (report("note", "warning", "ok").worst, report("warning").ok) == ("warning", True)
     assert (report("problem", "note").worst, report("problem").ok) == ("problem", False)
+
+
+async def test_a_role_that_too_few_people_have_is_a_warning(place: Place) -> None:
+    teller = agent(PAYS, pay_tool())
+    policy = Policy(Rule("pay", approvers=[role("finance")], quorum=2))
+    await park(place, teller, policy=policy)
+
+    async with place.app(work=False) as app:
+        await app.people.put("ann", roles=["finance"])
+        await app.people.put("bob", roles=["finance"], active=False)
+    report = await look(place, teller, policy=policy)
+    assert levels(report, "role") == {"role": "warning"}
+    assert of_runs(report) == []
+
+    async with place.app(work=False) as app:
+        await app.people.put("bob", active=True)
+    assert levels(await look(place, teller, policy=policy), "role") == {}
+
+    anybody = Policy(Rule("pay", approvers=[role("nobody"), "user:ann"]))
+    assert levels(await look(place, teller, policy=anybody), "role") == {}

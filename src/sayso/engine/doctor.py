@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import msgspec
 
 from sayso.domain.call import Effect
-from sayso.domain.ruling import HIGH
+from sayso.domain.ruling import HIGH, Require
 from sayso.domain.run import Run, Status
 from sayso.domain.transcript import Transcript
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Tool
 from sayso.engine.resumable import CODE_CHECKS, RUN_CHECKS, OpenRun
 from sayso.errors import NotUnderstood, SaysoError, StoreError, describe
-from sayso.store.base import RunQuery, RunRow
+from sayso.store.base import PAGE_MAX, RunQuery, RunRow
 from sayso.store.checkup import LEVELS, Finding, Level
 from sayso.store.journal import decode
 from sayso.store.keyring import KeyRing
@@ -27,6 +27,7 @@ from sayso.store.keyring import KeyRing
 FINDINGS_MAX = 200
 """How many findings of one check are kept; the others are counted."""
 RUNS_PAGE = 100
+ROLE = "role:"
 OPEN = (Status.SUSPENDED, Status.RUNNING)
 
 
@@ -139,11 +140,43 @@ async def check_probes(parts: Parts) -> AsyncIterator[Finding]:
         yield Finding(name="probe", level="note", text=text)
 
 
+async def check_roles(parts: Parts) -> AsyncIterator[Finding]:
+    """Look for roles that are asked, by a rule or by a tool, and that too few people have."""
+    demands = [rule.ruling for rule in parts.gate.policy.rules]
+    demands += [tool.approval for tool in _tools(parts) if tool.approval is not None]
+    have = await _people_by_role(parts)
+    missing: dict[str, int] = {}
+    for ruling in demands:
+        if not isinstance(ruling, Require):
+            continue
+        roles = [name for name in ruling.approvers if name.startswith(ROLE)]
+        others = len(ruling.approvers) - len(roles)
+        people = set[str]().union(*(have.get(name.removeprefix(ROLE), set()) for name in roles))
+        if roles and not others and len(people) < ruling.quorum:
+            missing.update({name.removeprefix(ROLE): len(people) for name in roles})
+    for role, there in sorted(missing.items()):
+        text = (
+            f"too few people have the role {role!r} for what is asked of it ({there} do): give it "
+            "to somebody with app.people.put(id, roles=[...])."
+        )
+        yield Finding(name="role", level="warning", text=text)
+
+
+async def _people_by_role(parts: Parts) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    after: str | None = None
+    while page := await parts.records.list(after=after, limit=PAGE_MAX):
+        for person in page:
+            for role in person.roles if person.active else ():
+                found.setdefault(role, set()).add(person.id)
+        after = page[-1].id
+    return found
+
+
 Check = Callable[[Parts], AsyncIterator[Finding]]
-CHECKS: tuple[Check, ...] = (check_effects, check_risks, check_probes)
+CHECKS: tuple[Check, ...] = (check_effects, check_risks, check_probes, check_roles)
 """What is looked at once, beside the store's own checkup. What else has to be there before people
-can decide, such as somebody for every role that a rule names, is one more function here; it may
-read the store and its shelf.
+can decide is one more function here; it may read the store and its shelf.
 """
 
 

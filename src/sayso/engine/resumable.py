@@ -27,9 +27,9 @@ from sayso.store.keyring import KeyRing
 
 _OPEN = tuple(state for state in CallState if state is not CallState.DONE)
 _NOT_STARTED = (CallState.READY, CallState.HELD, CallState.APPROVED)
-APPROVER_KINDS: dict[str, tuple[str, ...]] = {"external": ("user:", "service:")}
+APPROVER_KINDS: dict[str, tuple[str, ...]] = {"external": ("user:", "role:", "service:")}
 """How those are named who can settle a kind of ask, if it is not only people."""
-PEOPLE = ("user:",)
+PEOPLE = ("user:", "role:")
 """How people are named where they can settle it. What else stands for people is added here."""
 
 
