@@ -297,3 +297,14 @@ def test_handing_over_changes_nothing_else():
 
     assert replace(the_hold(after), approvers=("user:ann",)) == the_hold(run)
     assert call(after).state is CallState.HELD
+
+
+def test_who_is_asked_by_two_names_hands_over_neither_where_it_takes_two():
+    both = stand_in("bob", "ann")
+
+    for more in ({"quorum": 2}, {"reject_quorum": 2}):
+        with pytest.raises(WrongVerdict, match="as ann as well, and would count twice"):
+            reassign(held("d", ruling=replace(PAIR, **more)), 1, to=CY_, by=both, now=NOW)
+    one = held("d", ruling=replace(PAIR, quorum=1))
+    assert asks(handed(one, both, CY_)) == ("user:ann", "user:cy")
+    assert asks(handed(held("d", ruling=PAIR), BOB_, CY_)) == ("user:ann", "user:cy")

@@ -25,6 +25,7 @@ from sayso import (
     tool,
     user,
 )
+from sayso.errors import KeyReused, WrongVerdict
 from sayso.testing import call, say
 
 from .kit import Place, agent, completed, held, journal, until
@@ -173,3 +174,26 @@ async def test_a_body_is_told_only_what_is_signed_by_all_who_say_it(
         else:
             await until(lambda: "is not signed by a desk" in caplog.text, "a warning")
         assert len(place.world.effects()) == signed
+
+
+async def test_who_has_two_places_in_a_quorum_hands_over_none(place: Place) -> None:
+    policy = Policy(Rule("pay", approvers=[user("cfo"), user("bob")], quorum=2))
+    async with place.app(payer(place), policy=policy) as app:
+        for one in ("cfo", "bob", "crony"):
+            await app.people.put(one)
+        await app.people.stand_in("bob", of="cfo", until="1d")
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+
+        with pytest.raises(WrongVerdict, match="count twice"):
+            await app.reassign(hold, to="crony", by="bob")
+        await app.reassign(hold, to="crony", by="cfo")
+
+
+async def test_a_key_that_gave_no_grant_does_not_give_one_later(place: Place) -> None:
+    async with place.app(payer(place, approval=True)) as app:
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        await app.decide(hold, approve(), by="mira", key="k")
+
+        with pytest.raises(KeyReused):
+            await app.decide(hold, approve(), by="mira", key="k", always=Always())
+        assert not await app.grants.list()
