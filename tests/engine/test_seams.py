@@ -197,3 +197,26 @@ async def test_a_key_that_gave_no_grant_does_not_give_one_later(place: Place) ->
         with pytest.raises(KeyReused):
             await app.decide(hold, approve(), by="mira", key="k", always=Always())
         assert not await app.grants.list()
+
+
+async def test_a_doubt_names_nobody_who_took_their_word_back(place: Place) -> None:
+    @tool(effect="once")
+    async def pay(amount: int) -> str:
+        raise TimeoutError
+
+    several = [user("ann"), user("bob"), user("cleo")]
+    policy = Policy(Rule("pay", approvers=several, quorum=2))
+    async with place.app(agent(PAY, pay), policy=policy) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        await app.decide(hold, approve(), by="cleo")
+        hold = await app.decide(hold, approve(args={"amount": 5}), by="cleo")
+        await app.undo(hold, by="cleo")
+        await app.decide(hold, approve(), by="ann")
+        await app.decide(hold, approve(), by="bob", undo="5m")
+        await app.undo(hold, by="bob")
+        await app.decide(hold, approve(), by="bob")
+
+        doubt = await app.doubt(await held(run))
+
+        assert [one.by.id for one in doubt.decisions] == ["ann", "bob"]
