@@ -220,3 +220,24 @@ async def test_a_doubt_names_nobody_who_took_their_word_back(place: Place) -> No
         doubt = await app.doubt(await held(run))
 
         assert [one.by.id for one in doubt.decisions] == ["ann", "bob"]
+
+
+async def test_evidence_says_for_whom_a_stand_in_edits_and_hands_over(place: Place) -> None:
+    policy = Policy(Rule("pay", approvers=[user("ann")], not_requester=True))
+    async with place.app(payer(place), policy=policy) as app:
+        for one in ("ann", "bob", "cleo"):
+            await app.people.put(one)
+        await app.people.stand_in("bob", of="ann", until="1d")
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        hold = await app.decide(hold, approve(args={"amount": 5}), by="bob")
+        await app.reassign(hold, to="cleo", by="ann")
+        other = await held(await app.start("teller", "Pay", by="mira"))
+        await app.reassign(other, to="cleo", by="bob")
+
+        lines = [line async for line in app.audit.export()]
+
+        assert [(line.what, line.by, line.right, line.of) for line in lines] == [
+            ("edited", "bob", "user:ann", "ann"),
+            ("reassigned", "ann", "", ""),
+            ("reassigned", "bob", "user:ann", "ann"),
+        ]
