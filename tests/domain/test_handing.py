@@ -309,3 +309,6 @@ def test_who_is_asked_by_two_names_hands_over_neither_where_it_takes_two():
     one = held("d", ruling=replace(PAIR, quorum=1))
     assert asks(handed(one, both, CY_)) == ("user:ann", "user:cy")
     assert asks(handed(held("d", ruling=PAIR), BOB_, CY_)) == ("user:ann", "user:cy")
+    later = replace(PAIR, escalate_after_ms=HOUR, escalate_to=("role:lead",))
+    with pytest.raises(WrongVerdict, match="as role:lead as well"):
+        reassign(held("d", ruling=later), 1, to=CY_, by=person("ann", "lead"), now=NOW)

@@ -68,11 +68,13 @@ def _check_one_place(hold: Hold, by: Authority, right: Right, name: str) -> None
     """Refuse to hand over one of two places: whoever counts once would choose who counts beside
     them, and there would be two.
     """
-    others = {one.name for one in by.rights if one.name in hold.approvers} - {right.name}
+    # Whom time will bring in counts as well.
+    asked = {*hold.approvers, *(who for rung in hold.ladder for who in rung.to)}
+    others = {one.name for one in by.rights if one.name in asked} - {right.name}
     if others and max(hold.quorum, hold.reject_quorum) > 1:
-        asked = name_approvers(tuple(sorted(others)))
+        named = name_approvers(tuple(sorted(others)))
         raise WrongVerdict(
-            f"{by.by} is asked about {name!r} as {asked} as well, and would count twice if it was "
+            f"{by.by} is asked about {name!r} as {named} as well, and would count twice if it was "
             "handed over: vote on it, or leave it to others"
         )
 
