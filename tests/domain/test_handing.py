@@ -107,7 +107,7 @@ def test_anyone_may_name_anybody_of_the_project():
     run = held("d", ruling=Require(approvers=("anyone",)))
 
     assert asks(handed(run, ANN_, CY_)) == ("user:cy",)
-    with pytest.raises(NotAllowed, match="anyone of the project"):
+    with pytest.raises(NotAllowed, match="no person who may decide"):
         reassign(run, 1, to=unrecorded(CY, member=False), by=ANN_, now=NOW)
 
 
@@ -295,5 +295,20 @@ def test_handing_over_changes_nothing_else():
 
     after = apply(run, reassign(run, 1, to=CY_, by=ANN_, now=NOW)[0])
 
-    assert replace(the_hold(after), approvers=("user:ann",)) == the_hold(run)
+    assert the_hold(after).handed == (("user:cy", "user:ann"),)
+    assert replace(the_hold(after), approvers=("user:ann",), handed=()) == the_hold(run)
     assert call(after).state is CallState.HELD
+
+
+def test_who_is_asked_by_two_names_hands_over_neither_where_it_takes_two():
+    both = stand_in("bob", "ann")
+
+    for more in ({"quorum": 2}, {"reject_quorum": 2}):
+        with pytest.raises(WrongVerdict, match="as ann as well, and would count twice"):
+            reassign(held("d", ruling=replace(PAIR, **more)), 1, to=CY_, by=both, now=NOW)
+    one = held("d", ruling=replace(PAIR, quorum=1))
+    assert asks(handed(one, both, CY_)) == ("user:ann", "user:cy")
+    assert asks(handed(held("d", ruling=PAIR), BOB_, CY_)) == ("user:ann", "user:cy")
+    later = replace(PAIR, escalate_after_ms=HOUR, escalate_to=("role:lead",))
+    with pytest.raises(WrongVerdict, match="as role:lead as well"):
+        reassign(held("d", ruling=later), 1, to=CY_, by=person("ann", "lead"), now=NOW)

@@ -29,6 +29,7 @@ from sayso import (
     Machine,
     Node,
     NotDone,
+    Notice,
     Outcome,
     Policy,
     Returned,
@@ -48,7 +49,7 @@ from sayso.agents.models.history import to_messages
 from sayso.cli import main
 from sayso.domain.recorded import Recorded
 from sayso.engine.ports import Answer, Prompt
-from sayso.errors import BadValue, KeyReused
+from sayso.errors import BadValue, KeyReused, SaysoError
 from sayso.testing import ScriptedModel, call, say
 
 from .kit import QUICK, Place, completed, entries, finished, held
@@ -129,6 +130,19 @@ class Sinks:
         for hold in await app.holds(status="any", limit=500):
             self.see("hold", repr(hold) + repr(hold.args) + hold.args_json + repr(hold.shown))
             self.see("rendering", render_text(hold.shown, full=True))
+            if hold.kind == "in_doubt":
+                self.see("doubt", repr(await app.doubt(hold)))
+            # Somebody without rights tries what they know, and is written down.
+            edit = approve(args={"user": "mira", "password": CANARY})
+            with pytest.raises(SaysoError) as refused:
+                await app.decide(hold, edit, by="mallory", key="k3")
+            self.see_error(refused.value)
+        await app.notices.deliver()
+        async for line in app.audit.export():
+            self.see("evidence", repr(line))
+        for note in await app.audit.refused():
+            self.see("door", repr(note))
+        self.see("doctor", repr(await app.doctor()))
         for entry in await entries(app.store):
             self.see("entry", bytes(entry.payload))
         for key in ("k", "k2"):
@@ -149,6 +163,8 @@ class Sinks:
             run_id = json.loads(line)["id"]
             for more in ((), ("--full",), ("--json",)):
                 self.see("show", await self._cli("show", str(self.place.path), run_id, *more))
+        for words in (("export", "--format", "csv"), ("refused",)):
+            self.see("audit", await self._cli("audit", words[0], str(self.place.path), *words[1:]))
         for prompt in self.model.prompts:
             self.see("prompt", prompt)
         formatter = logging.Formatter()
@@ -535,7 +551,12 @@ async def test_a_secret_is_in_no_way_out(
     teller = Agent("teller", model=sinks.model, tools=[made, wait], commands=[made])
     seen: list[str] = []
     policy = Policy(Rule("log_in", when=lambda facts: bool(seen.append(repr(facts.args)))))
-    async with place.app(teller, bounds=bounds, policy=policy) as app:
+
+    def notify(notice: Notice) -> None:
+        sinks.see("notice", repr(notice) + repr(notice.hold.shown))
+        raise ValueError(repr(notice))
+
+    async with place.app(teller, bounds=bounds, policy=policy, notify=notify) as app:
         await walk(app, sinks)
         await sinks.look(app)
     await sinks.look_from_outside()

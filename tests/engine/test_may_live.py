@@ -158,7 +158,9 @@ async def test_a_key_is_of_one_word_on_it(place: Place) -> None:
 async def test_a_doubt_that_nobody_has_looked_into_is_taken_for_alive(place: Place) -> None:
     async with silent(place) as (app, doubt, _):
         run = await app._open_parts.ledger.load(doubt.run_id)
-        nobody = Standing(who=unrecorded(Principal(id="mira")), lapsed={}, basis={}, living={})
+        nobody = Standing(
+            who=unrecorded(Principal(id="mira")), lapsed={}, basis={}, living={}, votes={}
+        )
 
         with pytest.raises(WorkerMayLive, match="only just now"):
             check_over(run, 1, nobody)

@@ -59,7 +59,8 @@ def export_command(
     project: str | None,
     out: Path | None,
 ) -> None:
-    """Write a line for every decision, edit, undo and expiry in the STORE, in the order of commits.
+    """Write a line for all that people decided in the STORE, or time did, in the order of commits:
+    verdicts, votes, edits, hand-overs, grants, what was taken back and what has expired.
 
     Each names who, when, on what, by which channel, the digest of what was shown, and the entry
     with its hash. No line has an argument or an answer in it. Cells of CSV start no formula.

@@ -49,6 +49,7 @@ def reassign(
         if max(hold.quorum, hold.reject_quorum) > 1:
             raise WrongVerdict(f"{name!r} asks several persons, and is not handed over to one")
         instead_of = theirs.name if right.name == OPERATOR else right.name
+    _check_one_place(hold, by, right, name)
     event = e.HoldReassigned(
         hold=n,
         by=by.by,
@@ -61,6 +62,21 @@ def reassign(
         note=note,
     )
     return [event]
+
+
+def _check_one_place(hold: Hold, by: Authority, right: Right, name: str) -> None:
+    """Refuse to hand over one of two places: whoever counts once would choose who counts beside
+    them, and there would be two.
+    """
+    # Whom time will bring in counts as well.
+    asked = {*hold.approvers, *(who for rung in hold.ladder for who in rung.to)}
+    others = {one.name for one in by.rights if one.name in asked} - {right.name}
+    if others and max(hold.quorum, hold.reject_quorum) > 1:
+        named = name_approvers(tuple(sorted(others)))
+        raise WrongVerdict(
+            f"{by.by} is asked about {name!r} as {named} as well, and would count twice if it was "
+            "handed over: vote on it, or leave it to others"
+        )
 
 
 def _handed(run: Run, n: int, by: Authority, now: int) -> tuple[Hold, Right]:

@@ -210,6 +210,11 @@ class Transcript:
         opened = self._holds.get(hold)
         return None if opened is None else opened.ask
 
+    def votes_for(self, hold: int, decision: Decision) -> list[Decision]:
+        """Give the votes on a hold that say the same as a decision, and so bring it about."""
+        kind = type(decision.verdict)
+        return [one for one in self._votes.get(hold, ()) if isinstance(one.verdict, kind)]
+
     def _say(self, strand: str, seq: int, message: UserMessage) -> None:
         self._log(strand).said.append((seq, message))
 

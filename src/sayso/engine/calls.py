@@ -133,9 +133,9 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
         await parts.vault.rest(parts.bounds.look_s)
         return Proposal(lambda _: [], args={}, tick=tick)
     trust = parts.gate.trust
-    settled = transcript.settled.get(row.ref)
-    if trust is not None and isinstance(ruling, Require) and not trust.starts(run, row, settled):
-        # It should not have begun, or did so before anybody had to be asked.
+    needs = ruling.quorum if isinstance(ruling, Require) else 0
+    if trust is not None and needs and not trust.allows(run, row, transcript, needs):
+        # It should not have begun, or did so before anybody, or so many, had to be asked.
         found = await _doubt_ruling(parts, run_id, row.ref)
         ruling = msgspec.structs.replace(found, title=f"Go on with {row.tool}?", why=UNSIGNED)
         verb = partial(_doubt_body, parts, row, ruling)

@@ -333,6 +333,7 @@ class Decider:
             request.digest or "",
             verdict,
             *(["even_if_alive"] if request.even_if_alive else []),
+            *(["always"] if request.always is not None else []),
         )
 
     async def _edits_secrets(self, run: Run, ns: Iterable[int]) -> bool:

@@ -41,7 +41,7 @@ from sayso.errors import (
 )
 from sayso.store.base import HoldFound, HoldRow, Key
 from sayso.store.journal import decode, read_journal
-from sayso.store.rows import erased_row
+from sayso.store.rows import erased_row, without_vote
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
@@ -304,9 +304,11 @@ class Desk:
         """Give the row of a hold without what an entry says of how it was decided."""
         read = await self._parts.store.entries(run_id, [entry])
         event = decode(read[0]) if read else None
-        if not isinstance(event, e.HoldSettled):
+        if not isinstance(event, e.HoldSettled | e.VoteCast):
             return []
         found = await self._parts.store.hold(run_id, event.hold)
+        if found is not None and isinstance(event, e.VoteCast):
+            return [without_vote(found.row, event.decision)]
         if found is None or found.row.decision != codec.encode_decision(event.decision):
             return []  # It was taken back, and decided again.
         return [erased_row(found.row)]

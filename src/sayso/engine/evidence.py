@@ -268,6 +268,8 @@ def _of_hold(
         case e.GrantGiven(grant=grant):
             said = f"allows calls like that of {row.tool} until {iso(grant.until)}: {grant.id}"
             what, by = "granted", grant.by
+    if isinstance(event, e.HoldRevised | e.HoldReassigned):
+        line = msgspec.structs.replace(line, right=event.right, of=event.of)
     return msgspec.structs.replace(line, what=what, meaning=said, by=str(by), name=_name(by, names))
 
 

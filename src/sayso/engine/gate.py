@@ -8,7 +8,6 @@ Rule 2: any error around the gate means that the tool does not run: at worst a p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -23,7 +22,7 @@ from sayso.domain.people import Basis
 from sayso.domain.policy import CallFacts, Policy
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling, at_risk, strictest
 from sayso.domain.run import CallRow, Run
-from sayso.domain.secret import NOT_KEPT, blank, mask
+from sayso.domain.secret import NOT_KEPT, blank, is_sealed, mask
 from sayso.domain.standing import equal_refusal
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Value
@@ -326,13 +325,9 @@ class Gate:
         """Tell whether the yes that a call is to start with counts here. A sign-in is none: that
         somebody is signed in shows by itself.
         """
-        settled = transcript.settled.get(row.ref)
-        if self.trust is None or settled is None:
+        if self.trust is None or row.ref not in transcript.settled:
             return True
-        votes = transcript.approvals.get(row.ref, [])[:-1]
-        # As the last word is signed, so is every vote that it rests on.
-        verifies = partial(self.trust.verifies, run, settled.hold, settled.version)
-        return self.trust.starts(run, row, settled) and all(map(verifies, votes))
+        return self.trust.allows(run, row, transcript)
 
     async def _pin_again(
         self, tool: Tool, args: bytes, before: Sequence[OperandPin], ruling: Ruling
@@ -343,8 +338,10 @@ class Gate:
     async def _covered(
         self, run: Run, tool: Tool, args: bytes, ruling: Require, pins: Sequence[OperandPin]
     ) -> Found | None:
-        """Find a grant that covers a call: none speaks of what is in files, and none is signed."""
-        if self.grants is None or pins or self.trust is not None:
+        """Find a grant that covers a call: none speaks of what is in files or secret, and none is
+        signed.
+        """
+        if self.grants is None or pins or is_sealed(args) or self.trust is not None:
             return None
         return await self.grants.covering(run, tool, args, ruling)
 

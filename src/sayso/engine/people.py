@@ -208,7 +208,8 @@ class People(Records):
 
     async def remove(self, id: str, *, project: str | None = None) -> None:
         """Forget a person. To shut somebody out, rather `put(id, active=False)`: a name that is
-        forgotten is nobody's, and rules that name it would take anybody at it.
+        forgotten is nobody's, and rules that name it would take anybody at it. Without its last
+        person a project has no records, and takes everybody at their name, `anyone` included.
         """
         where = self._project if project is None else project
         found = await self.look_up(where, id)

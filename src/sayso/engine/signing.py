@@ -142,6 +142,22 @@ class Trust:
             return False
         return self.verifies(run, settled.hold, settled.version, settled.decision)
 
+    def allows(self, run: Run, row: CallRow, transcript: Transcript, quorum: int = 1) -> bool:
+        """Tell whether a signed yes stands behind a call, every vote that it rests on is signed as
+        well, and they are those of as many persons as it takes.
+        """
+        settled = transcript.settled.get(row.ref)
+        if settled is None or not self.starts(run, row, settled):
+            return False
+        counted: set[str] = set()
+        said = 0
+        for decision in transcript.approvals.get(row.ref, ()):
+            if not self.verifies(run, settled.hold, settled.version, decision):
+                return False
+            said += counted.isdisjoint(decision.persons)
+            counted.update(decision.persons)
+        return said >= quorum
+
     def answers(self, run: Run, row: CallRow, transcript: Transcript) -> bool:
         """Tell whether all that the body of a call was told by people is signed; that it is not is
         logged once for a run.
@@ -157,7 +173,10 @@ class Trust:
             for event in transcript.looked_into.get(row.ref, {}).values()
         ]
         for n, version, ask, decision in told:
-            if needs_signature(ask, decision) and not self.verifies(run, n, version, decision):
+            if not needs_signature(ask, decision):
+                continue
+            said = [*transcript.votes_for(n, decision), decision]
+            if not all(self.verifies(run, n, version, one) for one in said):
                 self._tell(run.id, n)
                 return False
         return True

@@ -70,7 +70,7 @@ class DoubtView(Value, frozen=True, kw_only=True):
     key: str
     """What the tool was given to be known by: look for it at the target."""
     decisions: tuple[Decision, ...]
-    """Who allowed it, and when: every decision and vote on it before, in order."""
+    """Who allowed it, and when: every decision and vote on it before that was not taken back."""
     started_at: datetime | None
     """When the attempt began, in store time; None if that entry was erased."""
     timeout: timedelta | None
@@ -191,7 +191,6 @@ class _Lore:
     def __init__(
         self, journal: Iterable[Recorded], call: str, ask: InDoubt, *, opened: int
     ) -> None:
-        self.decisions: list[Decision] = []
         self.started_at: datetime | None = None
         self.timeout: timedelta | None = None
         self.proof = ""
@@ -201,18 +200,27 @@ class _Lore:
         """Whether the run came from another store since it was asked."""
         self._call = call
         self._ask = ask
-        self._holds: set[int] = set()
+        self._said: dict[int, list[Decision]] = {}
+        """By hold, what was said of what it asks now, and not taken back."""
         for one in journal:
             self._add(one, before=one.seq < opened)
+        self.decisions = [one for said in self._said.values() for one in said]
 
     def _add(self, one: Recorded, *, before: bool) -> None:
         at = moment(one.at)
         match one.event:
             case e.HoldOpened(hold=n, call=self._call) if before:
-                self._holds.add(n)
+                self._said[n] = []
             case e.VoteCast(hold=n, decision=decision) | e.HoldSettled(hold=n, decision=decision):
-                if before and n in self._holds:
-                    self.decisions.append(decision)
+                if before and n in self._said:
+                    self._said[n].append(decision)
+            case e.VoteUndone(hold=n, person=person) if n in self._said:
+                self._said[n] = [said for said in self._said[n] if said.by.id != person]
+            case e.DecisionUndone(hold=n) if n in self._said:
+                self._said[n] = self._said[n][:-1]
+            case e.HoldRevised(hold=n) if n in self._said:
+                # What was said was said of something else.
+                self._said[n] = []
             case e.CallStarted() | e.CallContinued() as event:
                 if (event.call, event.attempt) == (self._call, self._ask.attempt):
                     self.started_at = at

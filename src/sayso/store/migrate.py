@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import apsw
 
 from sayso.errors import NotOurStore, StoreNewer
+from sayso.store.words import words_of
 
 APPLICATION_ID = 0x53617973
 """`Says`, in the header of every file of ours."""
@@ -50,6 +52,7 @@ def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
 
 def migrate(conn: apsw.Connection, name: str, steps: Sequence[str]) -> None:
     """Apply what is missing, one step in one transaction. `BusyError` if another writes."""
+    conn.create_scalar_function("words_of", cast("Any", words_of), 4)
     while True:
         conn.execute("begin immediate")
         try:

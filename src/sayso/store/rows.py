@@ -95,6 +95,16 @@ def erased_row(row: HoldRow) -> HoldRow:
     return replace(row, words="")
 
 
+def without_vote(row: HoldRow, vote: Decision) -> HoldRow:
+    """Give the row of a hold without what somebody said with a vote on it."""
+    if row.votes is None:
+        return row
+    votes = tuple(
+        _bare_decision(one) if one == vote else one for one in codec.decode_votes(row.votes)
+    )
+    return replace(row, votes=codec.encode_votes(votes))
+
+
 def _bare_decision(decision: Decision) -> Decision:
     return replace(decision, verdict=_bare(decision.verdict), key="", note="")
 

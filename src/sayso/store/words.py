@@ -9,8 +9,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
+from sayso.domain import codec
+from sayso.domain import events as e
 from sayso.domain.hold import hold_id, request_id
-from sayso.errors import BadValue
+from sayso.errors import BadValue, SaysoError
 from sayso.store.base import HoldRow
 
 SEARCH_MAX = 200
@@ -30,6 +32,21 @@ def fold(text: str) -> str:
 def join_words(title: str, *others: str) -> str:
     """Make what a row keeps: a line each, the title's first."""
     return "\n".join([" ".join(fold(text).split()) for text in (title, *others)])
+
+
+def words_of(asked: bytes, first: bytes, tool: str, agent: str) -> str:
+    """Make what a row keeps of the entry that asked last, and the first of its run. Nothing of what
+    cannot be read: that is for an audit to find, and keeps nobody from opening the store.
+    """
+    try:
+        opened, started = codec.decode_event(asked), codec.decode_event(first)
+    except (SaysoError, ValueError, TypeError):
+        return ""
+    if not isinstance(opened, e.HoldOpened | e.HoldRevised) or not isinstance(
+        started, e.RunStarted
+    ):
+        return ""
+    return join_words(opened.ruling.title, tool, agent, str(started.by))
 
 
 def without_title(words: str) -> str:
