@@ -167,7 +167,9 @@ async def _decide(app: Sayso, world: World, hold: HoldView) -> None:
         else:
             world.write("again", hold.id)
     try:
-        await app.decide(hold, verdict, by="mira")
+        # The world was looked at: whatever the worker is, it has not paid, and never will.
+        alive = hold.kind == "in_doubt" and verdict == approve()
+        await app.decide(hold, verdict, by="mira", even_if_alive=alive)
     except AlreadyDecided as already:
         # Decided before the crash, or by an earlier look at the same hold.
         assert already.decision.by.id == "mira"

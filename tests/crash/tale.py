@@ -170,7 +170,9 @@ async def _decide(app: Sayso, world: World, fuse: Fuse, hold: HoldView) -> None:
         else:
             world.write("again", hold.id)
     try:
-        await app.decide(hold, verdict, by="mira")
+        # The world was looked at: whatever the worker is, it has not done it, and never will.
+        alive = hold.kind == "in_doubt" and verdict == approve()
+        await app.decide(hold, verdict, by="mira", even_if_alive=alive)
     except AlreadyDecided as already:
         assert already.decision.by.id == "mira"
     world.write("acknowledged", f"decide {hold.id}")

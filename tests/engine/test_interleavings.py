@@ -105,7 +105,8 @@ class Story:
                     verdict = answer("paid") if self.payments else approve()
                     self.again += not self.payments
                 try:
-                    await app.decide(hold, verdict, by="mira")
+                    alive = hold.kind == "in_doubt" and verdict == approve()
+                    await app.decide(hold, verdict, by="mira", even_if_alive=alive)
                 except Refused as refused:
                     assert isinstance(refused, AlreadyDecided | RunFinished), refused
             await asyncio.sleep(0.1)

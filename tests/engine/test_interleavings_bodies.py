@@ -117,7 +117,8 @@ class Tale:
             name = f"{hold.run_id} {done[0]}" if done else ""
             verdict = answer(name) if self.took[name] else approve()
         try:
-            await desk.decide(hold, verdict, by="mira")
+            alive = hold.kind == "in_doubt" and verdict == approve()
+            await desk.decide(hold, verdict, by="mira", even_if_alive=alive)
         except WrongVerdict:
             # Not again in a run that is being cancelled.
             await desk.decide(hold, reject("it was not done"), by="mira")

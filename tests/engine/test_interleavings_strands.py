@@ -194,7 +194,8 @@ class Tale:
             # Nobody is asked before the worker was certainly over its act.
             verdict = answer(f"did {name}")
         try:
-            await desk.decide(hold, verdict, by="mira")
+            alive = hold.kind == "in_doubt" and verdict == approve()
+            await desk.decide(hold, verdict, by="mira", even_if_alive=alive)
             self.settled.append(f"{hold.kind} {name}".strip())
         except WrongVerdict:
             # Not again in a run that is being cancelled.
