@@ -12,7 +12,7 @@ To add some, append them to the file of their subject, or add a file: it is foun
 
 Whoever adds a guard adds its mutant: take the guard out, and name the test that then fails. If none
 does, that is the test to write first. `python -m mutants NAME` tries those whose name has NAME in
-it. The files of subjects that have no mutants yet are there to be filled.
+it.
 """
 
 from __future__ import annotations

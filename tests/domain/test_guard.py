@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from sayso.domain import events as e
 from sayso.domain import settling, verbs
 from sayso.domain.guard import Before, Condition, Since, conditions_of
@@ -5,7 +7,7 @@ from sayso.domain.hold import Rejected
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run
 
-from .build import ANN, APPROVE, MIRA, NOW, commit, decided, held, late, started
+from .build import ANN, APPROVE, MIRA, NOW, call, commit, decided, held, late, start, started
 
 TIMED = Require(within_ms=5000, approvers=("anyone",))
 DEADLINE = NOW + 5000
@@ -87,3 +89,10 @@ def test_other_events_have_no_conditions():
     run = held("d", ruling=TIMED)
 
     assert of(run, [e.RunSuspended(), e.MessageReceived(by=MIRA, text="hello")]) == ()
+
+
+def test_a_start_under_a_grant_must_be_committed_before_its_end():
+    run = decided(held("d"), 1, APPROVE)
+    under = replace(start(call(run)), grant="grant_1", grant_until=NOW + 9)
+
+    assert of(run, verbs.start_calls(run, [under])) == (Before(at=NOW + 9),)

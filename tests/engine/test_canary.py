@@ -501,6 +501,23 @@ async def in_what_a_durable_body_has_not_done(app: Sayso, sinks: Sinks) -> None:
     assert (found.error, found.message) == ("NotDone", f"nothing done with {MASKED}")
 
 
+def returning(sinks: Sinks) -> Any:
+    @tool(durable=True)
+    async def log_in(ctx: Context, user: str, password: Secret) -> Any:
+        plain = password.reveal()
+        sinks.got.append(plain)
+        return {plain: f"it is {plain}"}
+
+    return log_in
+
+
+@way(returning, call("log_in", ARGS))
+async def in_what_a_durable_body_returns(app: Sayso, sinks: Sinks) -> None:
+    found = await outcome_of(await app.start("teller", "go", by="mira"))
+    assert isinstance(found, Returned)
+    assert found.result() == {MASKED: f"it is {MASKED}"}
+
+
 @way(durable, call("log_in", ARGS))
 async def in_a_durable_body(app: Sayso, sinks: Sinks) -> None:
     run = await app.start("teller", "go", by="mira")

@@ -53,7 +53,9 @@ async def test_a_call_like_it_starts_without_anybody_and_the_journal_says_why(
         await completed(run)
         found = {one.type: one.event for one in await journal(app.store, run.id)}
         assert "hold.opened" not in found
-        assert found["call.started"].grant == grant.id
+        started = found["call.started"]
+        assert (started.grant, started.grant_until) == (grant.id, grant.until)
+        assert [one.person for one in started.basis] == ["ann"]
         assert (await app.grants.list())[0].used == 1
     assert len(place.world.effects()) == 2
 
@@ -205,6 +207,20 @@ async def test_what_could_not_be_granted_is_refused_and_nothing_is_decided(place
         with pytest.raises(NotAllowed):
             await app.decide(hold, approve(), by="mira", always=Always())
         assert (await app.hold(hold)).status == "open"
+        assert not await app.grants.list()
+
+
+async def test_an_edit_that_others_must_decide_gives_no_grant(place: Place) -> None:
+    policy = Policy(
+        Rule("pay", when=lambda c: c.args["amount"] <= 100, approvers=[role("finance")]),
+        Rule("pay", when=lambda c: c.args["amount"] > 100, approvers=[role("lead")]),
+    )
+    async with place.app(teller(place, 5), policy=policy) as app:
+        await app.people.put("ann", roles=["finance"])
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        more = approve(args={"amount": 500, "to": "jiro"})
+        edited = await app.decide(hold, more, by="ann", always=Always())
+        assert (edited.status, edited.version) == ("open", 2)
         assert not await app.grants.list()
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import pytest
 
 from sayso import (
+    Always,
     Context,
     Failed,
     HoldView,
@@ -33,7 +34,7 @@ from sayso import (
     tool,
 )
 from sayso.domain.call import Declined
-from sayso.errors import BadTool, BadValue
+from sayso.errors import BadTool, BadValue, NotAllowed
 from sayso.testing import call, say
 
 from .kit import PATIENCE_S, Place, agent, finished, held, suspended
@@ -252,7 +253,8 @@ async def test_a_file_that_cannot_be_read_is_an_error_for_the_model(tmp_path: Pa
         teller = agent([call("small", {"path": f"{tmp_path}/{name}"}), say("ok")], small)
         async with Sayso("memory:", agents=[teller]) as app:
             started = await app.start("teller", "go", by="mira")
-            view = await finished(started)
+            view = await started.wait(timeout=PATIENCE_S)
+            assert view.status == "completed", name
             found = outcome(view)
             assert isinstance(found, Failed)
             assert (found.error, why in found.message) == ("BadArguments", True), name
@@ -280,8 +282,9 @@ async def test_a_file_that_cannot_be_read_any_more_does_not_start(place: Place, 
 async def test_too_many_files_are_refused(tmp_path: Path):
     teller = agent([call("run_all", {"paths": ["x"] * 65}), say("ok")], run_all)
     async with Sayso("memory:", agents=[teller]) as app:
-        view = await finished(await app.start("teller", "go", by="mira"))
+        view = await (await app.start("teller", "go", by="mira")).wait(timeout=PATIENCE_S)
 
+    assert view.status == "completed"
     assert "at most 64 files, not 65" in outcome(view).message
 
 
@@ -509,6 +512,27 @@ async def test_a_refusal_counts_also_when_nobody_would_be_asked_any_more(script:
         await finished(started)
 
     assert RAN == []
+
+
+async def test_no_grant_speaks_of_what_files_say(place: Place, script: Path):
+    @tool(name="run", approval=True, effect="once")
+    def by_path(path: str) -> str:
+        return "ran"
+
+    turns = [call("run", {"path": str(script)}), say("ok")]
+    async with place.app(agent(turns, by_path)) as app:
+        started = await app.start("teller", "go", by="mira")
+        await app.decide(await held(started), approve(), by="mira", always=Always())
+        await finished(started)
+        await finished(await app.start("teller", "go", by="mira"))
+    async with place.app(agent(turns, run)) as app:
+        hold = await held(await app.start("teller", "go", by="mira"))
+        with pytest.raises(NotAllowed, match="what files say"):
+            await app.decide(hold, approve(), by="mira", always=Always())
+
+        # It is asked about at once, and with its files.
+        assert (hold.why, hold.operands) == ("", (pin(GOOD, script),))
+        assert ((await app.hold(hold)).status, RAN) == ("open", [])
 
 
 async def test_a_tool_without_files_reads_none(script: Path):

@@ -81,6 +81,29 @@ async def test_who_has_lost_the_role_before_the_start_has_allowed_nothing(place:
     assert len(place.world.effects()) == 1
 
 
+@pytest.mark.parametrize(
+    "words, active",
+    [({"quorum": 2}, True), ({"not_requester": True}, True), ({}, False)],
+    ids=["quorum", "four eyes", "shut out"],
+)
+async def test_a_yes_is_worth_at_the_start_what_it_is_worth_then(
+    place: Place, words: dict[str, Any], active: bool
+) -> None:
+    policy = rules(approvers=[role("finance")])
+    async with place.app(payer(place), policy=policy, work=False) as desk:
+        for name in ("mira", "ann"):
+            await desk.people.put(name, roles=["finance"])
+        run = await desk.start("teller", "Pay", by="mira")
+        async with place.app(payer(place), policy=policy) as worker:
+            hold = await held(worker.run(run.id))
+        await desk.decide(hold, approve(), by="mira")
+        await desk.people.put("mira", active=active)
+        policy = rules(approvers=[role("finance")], **words)
+        async with place.app(payer(place), policy=policy) as worker:
+            assert (await held(worker.run(run.id))).id != hold.id
+    assert not place.world.effects()
+
+
 async def test_who_is_shut_out_does_nothing_whoever_names_them(place: Place) -> None:
     async with place.app(payer(place, approval=True)) as app:
         hold = await held(run := await app.start("teller", "Pay", by="mira"))
@@ -403,6 +426,18 @@ async def test_records_of_people_are_refused_where_they_could_not_work(place: Pl
         assert [one.id for one in await app.people.list()] == ["ann", "bob"]
         await app.people.remove("bob")
         assert [one.id for one in await app.people.list(after="a")] == ["ann"]
+
+
+async def test_an_identity_that_was_given_up_is_nobodys(place: Place) -> None:
+    async with place.app() as app:
+        await app.people.put("ann", identities=["mail:a"])
+        link = await app.store.shelf.get("default", "identity", "mail:a")
+        assert link is not None
+        await app.people.put("ann", identities=[])
+        # As if the process had died before it took the link away.
+        await app.store.shelf.put("default", "identity", "mail:a", link.data, rev=0)
+
+        assert await app.people.get("mail:a") is None
 
 
 async def test_the_journal_says_by_what_right_and_on_which_records(place: Place) -> None:

@@ -483,7 +483,9 @@ class Lifecycle(RuleBasedStateMachine):
         again = self.app.decide(
             self._id(run, hold), self._verdict(said), by=by, digest=digest, key=name
         )
-        self._meets("retry", again)
+        # What was taken back is not decided, and whoever sends it again must not believe it is.
+        undone = hold.status == "open" and hold.may(by)
+        self._meets(KeyReused if undone else "retry", again)
 
     @rule(
         target=holds, at=holds, by=st.sampled_from(PEOPLE), amount=st.sampled_from((10, 20, 9999))

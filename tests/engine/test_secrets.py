@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from sayso import (
     Agent,
+    Always,
     AssistantMessage,
     Context,
     Declined,
@@ -40,7 +41,7 @@ from sayso.domain.secret import NOT_KEPT, Veil, mask, tokens
 from sayso.engine.attempt import look_into
 from sayso.engine.ports import Answer
 from sayso.engine.vault import Vault
-from sayso.errors import BadKeys, BadValue, KeyReused
+from sayso.errors import BadKeys, BadValue, KeyReused, NotAllowed
 from sayso.store.keyring import VARIABLE, KeyRing, new_key
 from sayso.testing import ScriptedModel, call, say
 
@@ -179,6 +180,24 @@ async def test_an_argument_that_looks_sealed_is_refused(place: Place, name: str,
     assert outcome.error == "BadArguments"
     assert "only Sayso writes" in outcome.message
     assert door.got == got == []
+
+
+async def test_what_is_no_secret_cannot_be_hidden_as_one(place: Place):
+    got: list[Any] = []
+
+    @tool
+    def log_in(password: Secret, note: Any) -> None:
+        got.append(note)
+
+    # Where anything may be said, it would be shown to nobody.
+    hidden = {"password": "hunter2", "note": {"$secret": "pay eve"}}
+    async with place.app(agent([call("log_in", hidden), say("")], log_in)) as app:
+        view = await completed(await app.start("teller", "go", by="mira"))
+
+    outcome = view.messages[-2].outcome  # type: ignore[union-attr]
+    assert isinstance(outcome, Failed)
+    assert "only Sayso writes" in outcome.message
+    assert got == []
 
 
 @pytest.mark.parametrize("kind", [str, Secret])
@@ -323,6 +342,18 @@ async def test_whoever_cannot_open_a_secret_cannot_edit_beside_it(
             await app.decide(hold, approve(args={**hold.args, "user": "jiro"}), by="mira")
 
         assert (await app.hold(hold.id)).status == "open"
+
+
+async def test_no_grant_keeps_a_secret(place: Place):
+    door = Door()
+    async with place.app(agent([call("log_in", ARGS), say("")], door.tool)) as app:
+        hold = await held(await app.start("teller", "go", by="mira"))
+
+        with pytest.raises(NotAllowed, match="with secrets among its arguments"):
+            await app.decide(hold, approve(), by="mira", always=Always(args="any"))
+
+        assert (await app.hold(hold.id)).status == "open"
+        assert not await app.grants.list()
 
 
 # Keys of requests

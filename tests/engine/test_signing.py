@@ -20,12 +20,15 @@ from msgspec.structs import replace
 
 from sayso import (
     Agent,
+    Always,
     Context,
     Decision,
     Declined,
     DeskKey,
     HoldView,
     Operand,
+    Policy,
+    Rule,
     RunHandle,
     RunView,
     Sayso,
@@ -191,6 +194,32 @@ async def test_without_trust_no_decision_needs_a_signature(place: Place, key: De
     await split.decide(run, sign_with=None)
     await split.end(run, trust=None)
 
+    assert RAN == [10]
+
+
+async def test_a_grant_is_signed_by_nobody(place: Place, key: DeskKey):
+    split = Split(place, key)
+    run = await split.start()
+    async with split.desk() as app:
+        (hold,) = (await app.run(run).view()).holds
+        await app.decide(hold, approve(), by="mira", always=Always())
+    await split.end(run)
+
+    await split.start()
+    assert RAN == [10]
+
+
+async def test_every_vote_is_signed(place: Place, key: DeskKey):
+    policy = Policy(Rule("pay", approvers=["user:mira", "user:ann"], quorum=2))
+    split = Split(place, key, policy=policy)
+    run = await split.start()
+    await split.decide(run, sign_with=None)
+    await split.decide(run, by="ann")
+    assert ((await split.hold(run)).why, RAN) == (UNSIGNED, [])
+
+    for by in ("mira", "ann"):
+        await split.decide(run, by=by)
+    await split.end(run)
     assert RAN == [10]
 
 

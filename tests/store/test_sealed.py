@@ -311,6 +311,14 @@ async def test_an_edited_seal_is_found_without_any_copy(sealed, tmp_path):
         assert "is not to be trusted" in said(report)
 
 
+@pytest.mark.parametrize("way", ["edit_door", "cut_door", "hash_door_again"])
+async def test_a_change_of_the_door_log_is_found_without_any_copy(sealed, tmp_path, way):
+    for seed in range(8):
+        report, named = await tampered(sealed, tmp_path, way, seed=seed)
+
+        assert named in said(report)
+
+
 async def test_seals_cut_off_are_found_with_a_copy_and_only_then(sealed, tmp_path):
     path = tmp_path / "cut.db"
     shutil.copy(sealed[0], path)
