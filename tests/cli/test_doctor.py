@@ -205,6 +205,7 @@ def test_the_store_beside_is_the_one_that_is_looked_at(look, store, tmp_path):
     [
         ("paying", "does not name an app"),
         ("paying:", "does not name an app"),
+        ("paying.py", "it is a file: --store paying.py"),
         ("nowhere:app", "there is no module 'nowhere'"),
         ("paying:nothing", "is nothing, not a Sayso"),
         ("paying:number", "is int, not a Sayso"),

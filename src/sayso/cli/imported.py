@@ -28,9 +28,9 @@ class AppName(click.ParamType[Sayso]):
             return value
         module, colon, path = str(value).partition(":")
         if not module or not colon or not path:
-            self.fail(
-                f"{value!r} does not name an app: write module:app, as in pay:app", param, ctx
-            )
+            store = f"; it is a file: --store {value}" if Path(str(value)).is_file() else ""
+            text = f"{value!r} does not name an app: write module:app, as in pay:app{store}"
+            self.fail(text, param, ctx)
         here = str(Path.cwd())
         if here not in sys.path:
             # As `python -m` does: whoever stands beside the module means that one.
