@@ -235,6 +235,14 @@ def test_what_is_decided_together_is_not_handed_over():
     illegal(run, by_hand(ANN, "user:cy", "user:ann"), match="not handed over to one person")
 
 
+def test_nobody_signs_in_for_somebody_else():
+    run = held("d", ruling=NAMED)
+    run = replace(run, holds=(replace(run.holds[0], kind="sign_in"),))
+
+    with pytest.raises(WrongVerdict, match="nobody signs in for somebody else"):
+        reassign(run, 1, to=CY_, by=ANN_, now=NOW)
+
+
 def test_who_has_voted_takes_it_back_first():
     run = held("d", ruling=PAIR)
     run = commit(run, *settling.settle(run, 1, APPROVE, by=ANN, now=NOW))

@@ -35,15 +35,13 @@ class Limit(Value, frozen=True, kw_only=True):
     def allows(self, found: Any) -> bool:
         """Tell whether an argument may be this."""
         limit: Any = decode_value(bytes(self.value))
-        match self.kind:
-            case "any":
-                return True
-            case "one_of":
-                return encode_value(found) in [encode_value(one) for one in limit]
-            case "at_most" | "at_least":
-                if isinstance(found, bool) or not isinstance(found, int | float):
-                    return False
-                return found <= limit if self.kind == "at_most" else found >= limit
+        if self.kind == "any":
+            return True
+        if self.kind == "one_of":
+            return encode_value(found) in [encode_value(one) for one in limit]
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return False
+        return found <= limit if self.kind == "at_most" else found >= limit
 
 
 class Grant(Value, frozen=True, kw_only=True):
