@@ -100,8 +100,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="True is at most ten",
         file="domain/grant.py",
-        old="                if isinstance(found, bool) or not isinstance(found, int | float):",
-        new="                if not isinstance(found, int | float):",
+        old="        if isinstance(found, bool) or not isinstance(found, int | float):",
+        new="        if not isinstance(found, int | float):",
         test=_FAULTS + "test_a_limit_on_a_number_allows_numbers_only[memory]",
     ),
     Mutant(
