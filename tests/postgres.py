@@ -98,7 +98,7 @@ class Cluster:
     def drop(self, *schemas: str) -> None:
         """Drop schemas again."""
         for name in schemas:
-            self.execute(f"set client_min_messages = warning; drop schema {name} cascade")
+            self.execute(f"set client_min_messages = warning; drop schema if exists {name} cascade")
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Do something as the superuser."""

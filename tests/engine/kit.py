@@ -70,22 +70,37 @@ class Delegate:
 
 
 class Place:
-    """Where runs are kept: in memory or in a file. Any number of apps can be opened on it."""
+    """Where runs are kept: in memory, in a file or in a database. Any number of apps can be opened
+    on it.
+    """
 
-    def __init__(self, kind: str, root: Path) -> None:
+    def __init__(self, kind: str, root: Path, database: tuple[str, str] = ("", "")) -> None:
         self.kind = kind
         self.clock = FakeClock()
         self.world = World(root / "world")
         self.path = root / "sayso.db"
         self._memory: MemoryStore | None = None
+        self._url, self._schema = database
 
     async def store(self) -> Store:
         """Open the place once more."""
         if self.kind == "sqlite":
             return await SqliteStore.open(self.path, clock=self.clock)
+        if self.kind == "postgres":
+            return await self._postgres()
         if self._memory is None:
             self._memory = MemoryStore(clock=self.clock)
         return self._memory
+
+    async def _postgres(self) -> Store:
+        from sayso.store.postgres import PostgresStore
+
+        return await PostgresStore.open(
+            self._url,
+            schema=self._schema,
+            clock=self.clock,
+            proof_dir=str(self.path.with_suffix(".workers")),
+        )
 
     def kill(self, worker: str) -> None:
         """Play the death of a worker's process; a file knows by itself."""
@@ -104,7 +119,7 @@ class Place:
             async with Sayso(wrap(store) if wrap else store, agents=agents, **options) as app:
                 yield app
         finally:
-            if self.kind == "sqlite":
+            if self.kind != "memory":
                 await store.close()
 
 

@@ -86,7 +86,6 @@ class PostgresStore:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._writes: set[asyncio.Task[Any]] = set()
         self._watches = Watches()
         self._clocks = Clocks()
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
@@ -255,8 +254,6 @@ class PostgresStore:
             self._closed = True
             self._watches.close()
         await self._writer.finish()
-        while self._writes:
-            await asyncio.wait(self._writes)
         await self._ear.close()
         await self._link.close()
         # The lock of a worker that did not retire stays until this process ends: a call that it was
@@ -305,17 +302,8 @@ class PostgresStore:
         return await self._link.read(sql, params)
 
     async def _submit(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
-        """Write by one statement, which is carried out even if nobody awaits it any more."""
         self._check()
-        task = asyncio.create_task(self._link.write(sql, params))
-        self._writes.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # Nobody has to be told twice that nobody listened.
+        return await self._link.write(sql, params)
 
     def _appended(self, run_ids: list[str], first: int, last: int) -> None:
         self._ear.own(first, last)

@@ -77,10 +77,11 @@ class Ear:
 
     async def close(self) -> None:
         """Stop listening and looking."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks, self._tasks = set(self._tasks), []
+        while tasks:
+            for task in tasks:
+                task.cancel()  # Again, if the driver has swallowed it.
+            _, tasks = await asyncio.wait(tasks, timeout=0.2)
 
     def own(self, first: int, last: int) -> None:
         """Note what this very store has committed after a position: that has been told about."""

@@ -3,6 +3,8 @@
 Rule 1: every connection commits each statement by itself, so that a write is one round trip.
 Rule 2: nothing waits without an end: the server has limits, and after those the socket is shut.
 Rule 3: no connection is used on a server that could lose what it has acknowledged.
+Rule 4: whoever is cancelled stops waiting, and the statement goes on by itself. On Python 3.11 the
+driver now and then swallows a cancellation, and a task that was to end would go on for ever.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Link:
         self.name = address.name
         self._patience_s = patience_s
         self._fault: BaseException | None = None
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._pool: AsyncConnectionPool[Conn] = AsyncConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True},
@@ -78,7 +81,9 @@ class Link:
         await self._pool.open()
 
     async def close(self) -> None:
-        """Let every connection go."""
+        """Finish what is under way, and let every connection go."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
         await self._pool.close(timeout=5.0)
 
     async def connect(self) -> Conn:
@@ -99,17 +104,19 @@ class Link:
     async def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Read. On a connection that turns out to be dead it is tried once more on another."""
         try:
-            return await self._run(sql, params)
+            return await self._by_itself(sql, params)
         except _Cut:
             try:
-                return await self._run(sql, params)
+                return await self._by_itself(sql, params)
             except _Cut as cut:
                 raise translate(cut.error, self.name, password=self.address.password) from None
 
     async def write(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Write, by one statement and its commit. `CommitUnknown` if its answer is lost."""
+        """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
+        carried out even if nobody awaits its answer any more.
+        """
         try:
-            return await self._run(sql, params)
+            return await self._by_itself(sql, params)
         except _Cut as cut:
             raise lost(cut.error, self.name, self.address.password) from None
 
@@ -120,6 +127,17 @@ class Link:
             return await do(conn)
         finally:
             handle.cancel()
+
+    async def _by_itself(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        task = asyncio.create_task(self._run(sql, params))
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody has to be told twice that nobody listened.
 
     async def _run(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         async def do(conn: Conn) -> list[tuple[Any, ...]]:

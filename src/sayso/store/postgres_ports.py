@@ -1,7 +1,6 @@
 """The shelf, the outbox, the seals and the door log in PostgreSQL.
 
-Every write is one statement, and carried out even if nobody awaits its answer any more: `submit`
-sees to that.
+Every write is one statement.
 """
 
 from __future__ import annotations

@@ -66,8 +66,7 @@ declare
     used record;
 begin
     if coalesce(r.seq, 0) <> (w ->> 'after')::bigint
-        or r.last <> blobs[base + (w ->> 'after_id')::integer]
-        or (r.last is null and w ->> 'after_id' is not null)
+        or coalesce(r.last, '') <> blobs[base + (w ->> 'after_id')::integer]
         or coalesce(r.owner, '') <> w ->> 'owner_was'
     then
         raise exception 'stale' using errcode = 'SY001', detail = jsonb_build_object(
