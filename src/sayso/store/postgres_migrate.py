@@ -80,7 +80,9 @@ async def _look(conn: Conn, name: str, schema: str) -> tuple[int, str]:
     ours = await _one(conn, _MARKED, schema)
     row: tuple[object, ...] | None = None
     if ours is not None and ours[0]:
-        cursor = await conn.execute("select program, version, id::text from store")
+        # By its full name: whoever may not use the schema would be told that there is no such table.
+        marker = sql.SQL("select program, version, id::text from {}.store")
+        cursor = await conn.execute(marker.format(sql.Identifier(schema)))
         row = await cursor.fetchone()
     if row is None or row[0] != "sayso":
         raise NotOurStore(
