@@ -11,7 +11,6 @@ own, or a database.
 from __future__ import annotations
 
 import fcntl
-import itertools
 import os
 import shutil
 import signal
@@ -46,7 +45,8 @@ class Cluster:
         self.bins = bins
         self.data = data
         self._settings = settings
-        self._numbers = itertools.count(1)
+        self.given = 0
+        """How many names of schemas and databases were given."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **settings: str) -> None:
@@ -87,11 +87,12 @@ class Cluster:
 
     def schema(self) -> str:
         """Give a name that no schema has yet."""
-        return f"test_{next(self._numbers)}"
+        self.given += 1
+        return f"test_{self.given}"
 
     def database(self) -> str:
         """Make an empty database; give its address."""
-        name = f"test_{next(self._numbers)}"
+        name = self.schema()
         self.execute(f"create database {name} strategy wal_log")
         return self.url(name)
 

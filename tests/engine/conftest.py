@@ -8,13 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from sayso.store.keyring import new_key
 from tests.postgres import Cluster
 
 from .kit import Place, World
 
 KINDS = ["memory", "sqlite"]
-IN_POSTGRES: set[str] = set()
+IN_POSTGRES = {
+    "test_cycle",
+    "test_doubt",
+    "test_effects",
+    "test_fail_closed",
+    "test_grants",
+    "test_overtaken",
+    "test_races",
+    "test_takeover",
+}
 """What rests on the store the most, as far as it is quick enough for every change."""
+KEYS = new_key()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,9 +42,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield Place(request.param, tmp_path)
         return
     cluster: Cluster = request.getfixturevalue("postgres")
-    schema = cluster.schema()
-    yield Place("postgres", tmp_path, (cluster.url("postgres"), schema))
-    cluster.drop(schema)
+    # Where machines share a store, no file beside it can have the keys.
+    request.getfixturevalue("monkeypatch").setenv("SAYSO_KEYS", KEYS)
+    first = cluster.given
+    yield Place("postgres", tmp_path, cluster)
+    cluster.drop(*(f"test_{n}" for n in range(first + 1, cluster.given + 1)))
 
 
 @pytest.fixture

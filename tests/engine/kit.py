@@ -13,13 +13,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sayso import Agent, Bounds, Context, HoldView, RunHandle, RunView, Sayso
 from sayso.store.base import Appended, Entry, Store, Write
 from sayso.store.memory import MemoryStore
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import FakeClock, ScriptedModel
+
+if TYPE_CHECKING:  # The processes of `child.py` have no way to it.
+    from tests.postgres import Cluster
 
 PATIENCE_S = 20.0
 """No wait in a test is longer; a run that needs it is stuck."""
@@ -74,13 +77,18 @@ class Place:
     on it.
     """
 
-    def __init__(self, kind: str, root: Path, database: tuple[str, str] = ("", "")) -> None:
+    def __init__(self, kind: str, root: Path, cluster: Cluster | None = None) -> None:
         self.kind = kind
         self.clock = FakeClock()
         self.world = World(root / "world")
         self.path = root / "sayso.db"
         self._memory: MemoryStore | None = None
-        self._url, self._schema = database
+        self.cluster = cluster
+        self._schema = "" if cluster is None else cluster.schema()
+
+    def another(self, root: Path) -> Place:
+        """Make another place of the same kind."""
+        return Place(self.kind, root, self.cluster)
 
     async def store(self) -> Store:
         """Open the place once more."""
@@ -95,8 +103,9 @@ class Place:
     async def _postgres(self) -> Store:
         from sayso.store.postgres import PostgresStore
 
+        assert self.cluster is not None
         return await PostgresStore.open(
-            self._url,
+            self.cluster.url("postgres"),
             schema=self._schema,
             clock=self.clock,
             proof_dir=str(self.path.with_suffix(".workers")),

@@ -110,9 +110,11 @@ async def test_a_newer_store_is_refused(postgres, url):
         "create schema sayso; create table sayso.invoices (n int)",
         "create schema sayso; create table sayso.store (n int)",
         "create schema sayso; create function sayso.f() returns int language sql as 'select 1'",
-        "create schema sayso; create table sayso.store "
-        "(one bool, program text, version int, id uuid); "
-        "insert into sayso.store values (true, 'other', 1, gen_random_uuid())",
+        """
+        create schema sayso;
+        create table sayso.store (one bool, program text, version int, id uuid);
+        insert into sayso.store values (true, 'other', 1, gen_random_uuid())
+        """,
     ],
 )
 async def test_a_schema_of_another_program_is_refused_and_left_alone(postgres, url, theirs):

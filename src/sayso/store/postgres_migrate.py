@@ -80,7 +80,7 @@ async def _look(conn: Conn, name: str, schema: str) -> tuple[int, str]:
     ours = await _one(conn, _MARKED, schema)
     row: tuple[object, ...] | None = None
     if ours is not None and ours[0]:
-        # By its full name: whoever may not use the schema would be told that there is no such table.
+        # By its full name: whoever may not use the schema would be told that it is not there.
         marker = sql.SQL("select program, version, id::text from {}.store")
         cursor = await conn.execute(marker.format(sql.Identifier(schema)))
         row = await cursor.fetchone()
