@@ -90,6 +90,9 @@ begin
         end if;
         place := place + 1;
     end loop;
+    if w ->> 'key' is null then
+        return;
+    end if;
     select k.digest, o.id, k.seq into used from keys k join runs o on o.k = k.run
     where k.project = w #>> '{key,0}' and k.key = w #>> '{key,1}';
     if found then
@@ -133,8 +136,10 @@ returns void language plpgsql as $$
 declare
     p jsonb;
 begin
-    delete from parcels where project = w ->> 'project'
-        and id in (select jsonb_array_elements_text(w -> 'unparcels'));
+    if w -> 'unparcels' <> '[]' then
+        delete from parcels where project = w ->> 'project'
+            and id in (select jsonb_array_elements_text(w -> 'unparcels'));
+    end if;
     for p in select * from jsonb_array_elements(w -> 'parcels') loop
         insert into parcels (project, id, kind, run, due_at, free_at, data)
         values (w ->> 'project', p ->> 'id', p ->> 'kind', of_run, (p ->> 'due_at')::bigint,
