@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sayso.domain.guard import Since
 from sayso.errors import (
     BadValue,
     CommitUnknown,
@@ -19,7 +20,7 @@ from sayso.errors import (
     StoreError,
     StoreForked,
 )
-from sayso.store import chain
+from sayso.store import chain, postgres_pen
 from sayso.store import postgres_link as link
 from sayso.store.base import LEASE_MS, Key, Lost
 from sayso.store.postgres import PostgresStore
@@ -350,10 +351,22 @@ async def test_a_forged_hint_hides_nothing(postgres, schema):
                 postgres.execute(f"notify sayso_{schema}, '{said}'")
         while await watch.wait(0.3):
             pass
+        # Now it hears nothing any more, and has to find out by looking.
+        other._ear._tasks[1].cancel()
 
         await store.append(write("run_1"))
 
         assert await watch.wait(5)
+
+
+async def test_a_condition_that_the_server_does_not_know_is_not_taken_for_met(
+    postgres, schema, monkeypatch
+):
+    monkeypatch.setattr(postgres_pen, "_condition", lambda _: ("someday", 1))
+    async with opened(postgres, schema) as store:
+        await refused(StoreError, store.append(write(only_if=(Since(at=0),))))
+
+        assert await store.load("run_1") is None
 
 
 async def test_a_store_is_not_used_after_a_fork(postgres, schema):

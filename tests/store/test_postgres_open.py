@@ -73,10 +73,12 @@ def _tables(postgres: Cluster, url: str) -> list:
     )
 
 
-async def test_whoever_dies_in_a_migration_leaves_it_as_it_was(postgres, url, monkeypatch):
+@pytest.mark.parametrize("fault", ["select 1 / 0", "drop table store"])
+async def test_whoever_dies_in_a_migration_leaves_it_as_it_was(postgres, url, monkeypatch, fault):
+    """Inside a step, and between it and the note of its number."""
     steps = released()
     for broken in range(len(steps)):
-        cut = (*steps[:broken], steps[broken] + "; select 1 / 0", *steps[broken + 1 :])
+        cut = (*steps[:broken], f"{steps[broken]}; {fault}", *steps[broken + 1 :])
         monkeypatch.setattr(module, "released", lambda cut=cut: cut)
         before = _tables(postgres, url) if broken == 0 else None
 
