@@ -1,0 +1,56 @@
+"""Real processes that share a PostgreSQL: they divide the work, and outlive one another."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sayso import Sayso, approve
+from sayso.store.audit import verify
+
+from .postgres_child import teller
+
+_CHILD = Path(__file__).with_name("postgres_child.py")
+_RUNS = 12
+_PATIENCE_S = 60
+
+
+async def test_two_processes_carry_on_for_one_another(postgres, tmp_path):
+    url = postgres.database()
+    async with Sayso(url, agents=[teller(tmp_path, "nobody")], work=False) as desk:
+        workers = [
+            subprocess.Popen([sys.executable, _CHILD, url, tmp_path, name]) for name in ("a", "b")
+        ]
+        try:
+            await _carry_on(desk, workers, tmp_path)
+            workers[1].terminate()
+            assert workers[1].wait(_PATIENCE_S) == 0
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+        report = await verify(desk.store)
+        assert report.ok, report.faults
+        assert report.runs == _RUNS
+    paid = list(tmp_path.glob("*.paid"))
+    assert len(paid) == _RUNS
+    # Only what the one that was killed had under way may have been begun again.
+    assert sum(len(one.read_text().splitlines()) for one in paid) <= 2 * _RUNS
+
+
+async def _carry_on(desk: Sayso, workers: list[subprocess.Popen], world: Path) -> None:
+    runs = []
+    for n in range(_RUNS):
+        runs.append(await desk.start("teller", f"Pay {n}", by="mira"))
+    views = [await run.wait(timeout=_PATIENCE_S) for run in runs]
+    for n, view in enumerate(views):
+        (hold,) = view.holds
+        await desk.decide(hold, approve(), by="mira")
+        if n == _RUNS // 2:
+            end = time.monotonic() + _PATIENCE_S
+            while not (world / "a.busy").exists() and time.monotonic() < end:
+                await asyncio.sleep(0.01)
+            workers[0].kill()
+    for run in runs:
+        assert (await run.wait(final=True, timeout=_PATIENCE_S)).status == "completed"
