@@ -197,15 +197,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a grant that nobody has signed counts",
         file="engine/gate.py",
-        old="if self.grants is None or pins or self.trust is not None:",
-        new="if self.grants is None or pins:",
+        old="if self.grants is None or pins or is_sealed(args) or self.trust is not None:",
+        new="if self.grants is None or pins or is_sealed(args):",
         test="engine/test_signing.py::test_a_grant_is_signed_by_nobody[memory]",
     ),
     Mutant(
         name="a grant covers what files say",
         file="engine/gate.py",
-        old="if self.grants is None or pins or self.trust is not None:",
-        new="if self.grants is None or self.trust is not None:",
+        old="if self.grants is None or pins or is_sealed(args) or self.trust is not None:",
+        new="if self.grants is None or is_sealed(args) or self.trust is not None:",
         test="engine/test_operand.py::test_no_grant_speaks_of_what_files_say[memory]",
     ),
     Mutant(

@@ -58,6 +58,7 @@ from sayso.errors import (
     RunWaiting,
     SaysoError,
     StoreClosed,
+    WorkerMayLive,
     WrongVerdict,
 )
 from sayso.store.base import HoldQuery, Write
@@ -424,6 +425,10 @@ class Lifecycle(RuleBasedStateMachine):
         no = "answer" if hold.kind == "in_doubt" else "reject"
         return self._decide(at, by, "approve" if yes else no, "now", undo=undo, key=key)
 
+    def _may_live(self, run: MRun, hold: Any) -> bool:
+        """Tell what the card says that people are shown: deciding must agree with it."""
+        return self.do(self.app.doubt(self._id(run, hold))).may_live
+
     def _decide(
         self, at: Any, by: str, said: str, seen: str, *, undo: bool, key: str | None
     ) -> Any:
@@ -448,6 +453,8 @@ class Lifecycle(RuleBasedStateMachine):
             again = hold.kind == "in_doubt" and said == "approve"
             if expected is None and again and run.cancelling:
                 expected = WrongVerdict
+            if expected is None and again and self._may_live(run, hold):
+                expected = WorkerMayLive
         if expected is None:
             word = {"approve": "approved", "reject": "rejected", "answer": "answered"}
             hold.word, hold.decided_by = word.get(said, "errored"), by
@@ -536,6 +543,8 @@ class Lifecycle(RuleBasedStateMachine):
                     expected = HoldExpired if told.may(by) else NotAllowed
             if expected is None and one.kind == "in_doubt" and run.cancelling:
                 expected = WrongVerdict
+            if expected is None and one.kind == "in_doubt" and self._may_live(run, one):
+                expected = WorkerMayLive
         if expected is None:
             for one in asked:
                 self.model.settle(run, one, "approved", by)
