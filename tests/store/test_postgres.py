@@ -252,6 +252,20 @@ async def test_the_lease_clock_goes_on_by_itself(postgres, schema):
         assert abs(store.tick() - tick - passed) < 3500
 
 
+async def test_all_who_share_a_store_agree_on_its_clocks(postgres, schema):
+    """Also one that was cut off for a minute, while the lease clock stood still."""
+    async with opened(postgres, schema) as store, opened(postgres, schema) as other:
+        there = store._clocks
+        there.set(store.now() - 60_000, store.tick() + 60_000, *[time.monotonic()] * 2)
+        assert store.tick() - other.tick() > 50_000
+        watch = store.watch("nothing")
+        for _ in range(30):
+            await watch.wait(0.1)
+
+        assert abs(store.tick() - other.tick()) < 1000
+        assert abs(store.now() - other.now()) < 1000
+
+
 async def test_a_dead_process_of_this_machine_is_known_to_be_dead(postgres, schema, tmp_path):
     options = {"schema": schema, "proof_dir": str(tmp_path)}
     url = postgres.url("postgres")

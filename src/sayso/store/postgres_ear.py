@@ -34,12 +34,15 @@ log = logging.getLogger("sayso.store")
 
 
 class Clocks:
-    """What the database's clocks show, reckoned from this machine's own since the last look."""
+    """What the database's clocks show, reckoned from this machine's own since the last look.
+
+    While there is no look they run on, and may be put back by the next: all who share the store have
+    to agree, because what one process writes down by its lease clock another compares with its own.
+    """
 
     def __init__(self) -> None:
         self._now = 0
         self._tick = 0
-        self._shown = 0
 
     def set(self, now: int, tick: int, asked: float, answered: float) -> None:
         """Note what was shown half-way between question and answer."""
@@ -50,8 +53,7 @@ class Clocks:
         return self._now + _ms()
 
     def tick(self) -> int:
-        self._shown = max(self._shown, self._tick + _ms())
-        return self._shown
+        return self._tick + _ms()
 
 
 class Ear:
