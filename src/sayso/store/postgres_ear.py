@@ -36,8 +36,8 @@ log = logging.getLogger("sayso.store")
 class Clocks:
     """What the database's clocks show, reckoned from this machine's own since the last look.
 
-    While there is no look they run on, and may be put back by the next: all who share the store have
-    to agree, because what one process writes down by its lease clock another compares with its own.
+    While there is no look they run on, and may be put back by the next: all who share the store
+    have to agree, because what one writes down by its lease clock others compare with theirs.
     """
 
     def __init__(self) -> None:
