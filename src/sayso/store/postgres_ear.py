@@ -22,6 +22,8 @@ from sayso.store.postgres_link import Conn, Link
 
 POLL_S = 0.5
 """How often to look. Whatever the network does to hints, nobody hears later than this."""
+LISTEN_S = 2.0
+"""How long to listen before looking whether to go on."""
 RETRY_S = 0.5
 RETRY_MAX_S = 5.0
 MOVED_MAX = 1000
@@ -122,14 +124,17 @@ class Ear:
                 channel = sql.Identifier(self._link.address.channel)
                 await conn.execute(sql.SQL("listen {}").format(channel))
                 pause = RETRY_S
-                async for notice in conn.notifies():
-                    self._hear(notice.payload)
+                while not _is_cancelled():
+                    async for notice in conn.notifies(timeout=LISTEN_S):
+                        self._hear(notice.payload)
             except (SaysoError, psycopg.Error, OSError) as error:
                 log.debug("not listening to %s: %s", self._link.name, type(error).__name__)
             finally:
                 if conn is not None:
                     with contextlib.suppress(psycopg.Error, OSError):
                         await conn.close()
+            if _is_cancelled():
+                return
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_MAX_S)
 
@@ -142,6 +147,12 @@ class Ear:
         # Where that was is not believed: a forged hint must not hide what a look would find.
         if sender != self._sender:
             self._on_moved(moved)
+
+
+def _is_cancelled() -> bool:
+    """Tell whether this task was to end: the driver may have swallowed that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _ms() -> int:
