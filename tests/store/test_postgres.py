@@ -55,6 +55,17 @@ async def opened(where: Cluster, schema: str = "sayso", **options):
         await store.close()
 
 
+@asynccontextmanager
+async def through(wire: Wire, schema: str, **options):
+    url = f"postgresql:///postgres?host={wire.directory}&user=postgres"
+    store = await PostgresStore.open(url, schema=schema, listen=False, **options)
+    try:
+        yield store
+    finally:
+        wire.how = "pass"
+        await store.close()
+
+
 async def conn_to(where: Cluster, schema: str):
     import psycopg
 
@@ -97,9 +108,7 @@ async def test_nothing_is_skipped_while_many_append_and_one_follows(postgres, sc
 
 
 async def test_an_append_is_one_round_trip(postgres, schema, tmp_path):
-    async with Wire(postgres.data, tmp_path) as wire:
-        url = f"postgresql:///postgres?host={wire.directory}&user=postgres"
-        store = await PostgresStore.open(url, schema=schema, listen=False)
+    async with Wire(postgres.data, tmp_path) as wire, through(wire, schema) as store:
         await store._ear.close()
         for after in range(60):  # Until the driver has prepared it, on each connection.
             await store.append(write(after=after))
@@ -109,13 +118,10 @@ async def test_an_append_is_one_round_trip(postgres, schema, tmp_path):
             await store.append(write(after=after, holds=(hold_row(n=after, entry=after + 1),)))
 
         assert wire.questions - before == 20
-        await store.close()
 
 
 async def test_appends_that_come_at_once_share_their_commits(postgres, schema, tmp_path):
-    async with Wire(postgres.data, tmp_path) as wire:
-        url = f"postgresql:///postgres?host={wire.directory}&user=postgres"
-        store = await PostgresStore.open(url, schema=schema, listen=False)
+    async with Wire(postgres.data, tmp_path) as wire, through(wire, schema) as store:
         await store._ear.close()
         await store.append(write("first"))
         before = wire.questions
@@ -123,14 +129,15 @@ async def test_appends_that_come_at_once_share_their_commits(postgres, schema, t
         await asyncio.gather(*(store.append(write(f"run_{n}")) for n in range(80)))
 
         assert wire.questions - before < 10
-        await store.close()
 
 
 @pytest.mark.parametrize("how, is_there", [("lose the answer", True), ("lose the question", False)])
 async def test_a_lost_answer_is_neither_a_yes_nor_a_no(postgres, schema, tmp_path, how, is_there):
-    async with opened(postgres, schema) as beside, Wire(postgres.data, tmp_path) as wire:
-        url = f"postgresql:///postgres?host={wire.directory}&user=postgres"
-        store = await PostgresStore.open(url, schema=schema, listen=False)
+    async with (
+        opened(postgres, schema) as beside,
+        Wire(postgres.data, tmp_path) as wire,
+        through(wire, schema) as store,
+    ):
         await store.append(write())
 
         wire.how = how
@@ -144,13 +151,13 @@ async def test_a_lost_answer_is_neither_a_yes_nor_a_no(postgres, schema, tmp_pat
         assert row.seq == 1 + is_there
         # And it goes on by itself.
         await store.append(write(after=row.seq))
-        await store.close()
 
 
 async def test_a_server_that_keeps_silent_is_not_waited_for_for_ever(postgres, schema, tmp_path):
-    async with Wire(postgres.data, tmp_path) as wire:
-        url = f"postgresql:///postgres?host={wire.directory}&user=postgres"
-        store = await PostgresStore.open(url, schema=schema, listen=False, patience_s=0.5)
+    async with (
+        Wire(postgres.data, tmp_path) as wire,
+        through(wire, schema, patience_s=0.5) as store,
+    ):
         await store.append(write())
 
         wire.how = "keep silent"
@@ -160,7 +167,6 @@ async def test_a_server_that_keeps_silent_is_not_waited_for_for_ever(postgres, s
 
         assert (await store.load("run_1")).seq == 1
         await store.append(write(after=1))
-        await store.close()
 
 
 async def test_an_append_that_does_not_get_its_turn_is_refused(postgres, schema, monkeypatch):
@@ -250,6 +256,20 @@ async def test_the_lease_clock_goes_on_by_itself(postgres, schema):
 
         assert 0 < postgres.execute(f"select tick from {schema}.pulse")[0][0] - first[0] <= 3000
         assert abs(store.tick() - tick - passed) < 3500
+
+
+async def test_all_who_share_a_store_agree_on_its_clocks(postgres, schema):
+    """Also one that was cut off for a minute, while the lease clock stood still."""
+    async with opened(postgres, schema) as store, opened(postgres, schema) as other:
+        there = store._clocks
+        there.set(store.now() - 60_000, store.tick() + 60_000, *[time.monotonic()] * 2)
+        assert store.tick() - other.tick() > 50_000
+        watch = store.watch("nothing")
+        for _ in range(30):
+            await watch.wait(0.1)
+
+        assert abs(store.tick() - other.tick()) < 1000
+        assert abs(store.now() - other.now()) < 1000
 
 
 async def test_a_dead_process_of_this_machine_is_known_to_be_dead(postgres, schema, tmp_path):

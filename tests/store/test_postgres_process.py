@@ -19,15 +19,17 @@ _PATIENCE_S = 60
 async def test_two_processes_carry_on_for_one_another(postgres, tmp_path):
     url = postgres.database()
     async with Sayso(url, agents=[teller(tmp_path, "nobody")], work=False) as desk:
-        workers = [
-            subprocess.Popen([sys.executable, _CHILD, url, tmp_path, name]) for name in ("a", "b")
-        ]
+        workers = {
+            name: subprocess.Popen([sys.executable, _CHILD, url, tmp_path, name])
+            for name in ("a", "b")
+        }
         try:
-            await _carry_on(desk, workers, tmp_path)
-            workers[1].terminate()
-            assert workers[1].wait(_PATIENCE_S) == 0
+            killed = await _carry_on(desk, workers, tmp_path)
+            left = workers["b" if killed == "a" else "a"]
+            left.terminate()
+            assert left.wait(_PATIENCE_S) == 0
         finally:
-            for worker in workers:
+            for worker in workers.values():
                 worker.kill()
                 worker.wait()
         report = await verify(desk.store)
@@ -39,7 +41,9 @@ async def test_two_processes_carry_on_for_one_another(postgres, tmp_path):
     assert sum(len(one.read_text().splitlines()) for one in paid) <= 2 * _RUNS
 
 
-async def _carry_on(desk: Sayso, workers: list[subprocess.Popen], world: Path) -> None:
+async def _carry_on(desk: Sayso, workers: dict[str, subprocess.Popen], world: Path) -> str:
+    """Let all runs end, and kill the first worker that is seen at work meanwhile; say which."""
+    killed = ""
     runs = []
     for n in range(_RUNS):
         runs.append(await desk.start("teller", f"Pay {n}", by="mira"))
@@ -49,8 +53,11 @@ async def _carry_on(desk: Sayso, workers: list[subprocess.Popen], world: Path) -
         await desk.decide(hold, approve(), by="mira")
         if n == _RUNS // 2:
             end = time.monotonic() + _PATIENCE_S
-            while not (world / "a.busy").exists() and time.monotonic() < end:
+            while not (busy := list(world.glob("*.busy"))):
+                assert time.monotonic() < end
                 await asyncio.sleep(0.01)
-            workers[0].kill()
+            killed = busy[0].stem
+            workers[killed].kill()
     for run in runs:
         assert (await run.wait(final=True, timeout=_PATIENCE_S)).status == "completed"
+    return killed

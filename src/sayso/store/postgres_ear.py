@@ -22,6 +22,8 @@ from sayso.store.postgres_link import Conn, Link
 
 POLL_S = 0.5
 """How often to look. Whatever the network does to hints, nobody hears later than this."""
+LISTEN_S = 2.0
+"""How long to listen before looking whether to go on."""
 RETRY_S = 0.5
 RETRY_MAX_S = 5.0
 MOVED_MAX = 1000
@@ -34,12 +36,15 @@ log = logging.getLogger("sayso.store")
 
 
 class Clocks:
-    """What the database's clocks show, reckoned from this machine's own since the last look."""
+    """What the database's clocks show, reckoned from this machine's own since the last look.
+
+    While there is no look they run on, and may be put back by the next: all who share the store
+    have to agree, because what one writes down by its lease clock others compare with theirs.
+    """
 
     def __init__(self) -> None:
         self._now = 0
         self._tick = 0
-        self._shown = 0
 
     def set(self, now: int, tick: int, asked: float, answered: float) -> None:
         """Note what was shown half-way between question and answer."""
@@ -50,8 +55,7 @@ class Clocks:
         return self._now + _ms()
 
     def tick(self) -> int:
-        self._shown = max(self._shown, self._tick + _ms())
-        return self._shown
+        return self._tick + _ms()
 
 
 class Ear:
@@ -120,14 +124,17 @@ class Ear:
                 channel = sql.Identifier(self._link.address.channel)
                 await conn.execute(sql.SQL("listen {}").format(channel))
                 pause = RETRY_S
-                async for notice in conn.notifies():
-                    self._hear(notice.payload)
+                while not _is_cancelled():
+                    async for notice in conn.notifies(timeout=LISTEN_S):
+                        self._hear(notice.payload)
             except (SaysoError, psycopg.Error, OSError) as error:
                 log.debug("not listening to %s: %s", self._link.name, type(error).__name__)
             finally:
                 if conn is not None:
                     with contextlib.suppress(psycopg.Error, OSError):
                         await conn.close()
+            if _is_cancelled():
+                return
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_MAX_S)
 
@@ -140,6 +147,12 @@ class Ear:
         # Where that was is not believed: a forged hint must not hide what a look would find.
         if sender != self._sender:
             self._on_moved(moved)
+
+
+def _is_cancelled() -> bool:
+    """Tell whether this task was to end: the driver may have swallowed that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _ms() -> int:
