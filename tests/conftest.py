@@ -5,6 +5,10 @@ import inspect
 
 import pytest
 
+from .postgres import postgres, postgres_home
+
+__all__ = ["postgres", "postgres_home"]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

@@ -11,6 +11,7 @@ HEAVY = {
     "httpx2",
     "jsonschema",
     "openai",
+    "psycopg",
     "pydantic",
     "pydantic_ai",
     "referencing",

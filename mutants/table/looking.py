@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         name="looking at a run makes keys",
         file="given.py",
-        old="return KeyRing.look(store.name)",
-        new="return KeyRing.load(store.name)",
+        old="return KeyRing.look(_beside(store))",
+        new="return KeyRing.load(_beside(store))",
         test="engine/test_doctor.py::"
         "test_a_sensitive_answer_whose_key_is_gone_is_a_problem[sqlite]",
     ),
@@ -30,8 +30,8 @@ MUTANTS = (
     Mutant(
         name="looking makes a store",
         file="cli/doctor.py",
-        old='str(where) != "memory:" and not _is_there(where):',
-        new="not where:",
+        old="elif not _is_there(where):",
+        new="elif not where:",
         test="cli/test_doctor.py::test_a_store_that_is_not_there_yet_is_not_made",
     ),
     Mutant(

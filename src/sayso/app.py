@@ -55,8 +55,9 @@ DRAIN_S = 30.0
 class Sayso(Wired):
     """Durable human-in-the-loop for agents, in one process or several on one store.
 
-    Use it as `async with Sayso("pay.db", agents=[...]) as app`. The store is a path, "memory:", or
-    a store object. With `work=False` it decides and looks, and leaves the work to other processes.
+    Use it as `async with Sayso("pay.db", agents=[...]) as app`. The store is a path, "memory:",
+    the address of a database ("postgresql://..."), or a store object. With `work=False` it decides
+    and looks, and leaves the work to other processes.
     """
 
     ledger_class = Ledger

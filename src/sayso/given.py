@@ -33,7 +33,7 @@ def load_keys(store: Store, *, make: bool = True) -> KeyRing:
     from sayso.store.keyring import KEY_BYTES, VARIABLE, KeyRing
 
     if store.name != "memory:" or os.environ.get(VARIABLE):
-        return KeyRing.load(store.name, make=make)
+        return KeyRing.load(_beside(store), make=make)
     ring = _OF_MEMORY.get(store)
     if ring is None:
         ring = _OF_MEMORY[store] = KeyRing({"memory": os.urandom(KEY_BYTES)})
@@ -47,9 +47,14 @@ def look_for_ring(store: Store) -> KeyRing | None:
     if store.name == "memory:" and not os.environ.get(VARIABLE):
         return _OF_MEMORY.get(store)
     try:
-        return KeyRing.look(store.name)
+        return KeyRing.look(_beside(store))
     except BadKeys:
         return None  # What is wrong with it is a finding of the store's own checkup.
+
+
+def _beside(store: Store) -> str | None:
+    """Give the path beside which a store's keys are; None if machines share it, and no file can."""
+    return None if "://" in store.name else store.name
 
 
 def read_desk_key(key: DeskKey | None) -> DeskKey | None:
@@ -85,12 +90,26 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
         return MemoryStore(clock=clock)
     if text in (":memory:", "memory"):
         raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
+    if text.startswith(("postgresql://", "postgres://")):
+        return await _open_postgres(text, clock)
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
-        raise BadSetup(f"{kind!r} is not a kind of store: use a path or 'memory:'")
+        raise BadSetup(
+            f"{kind!r} is not a kind of store: use a path, 'memory:' or 'postgresql://...'"
+        )
     from sayso.store.sqlite import SqliteStore
 
     return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
+
+
+async def _open_postgres(url: str, clock: Clock | None) -> Store:
+    try:
+        from sayso.store.postgres import PostgresStore
+    except ImportError as error:
+        raise BadSetup(
+            f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
+        ) from None
+    return await PostgresStore.open(url, clock=clock)
 
 
 def read_agents(agents: Iterable[Driver]) -> dict[str, Driver]:

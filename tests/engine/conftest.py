@@ -1,15 +1,52 @@
-"""Every test that asks for a `place` is run in memory and on a real SQLite file."""
+"""Every test that asks for a `place` is run in memory and on a real SQLite file; those of the files
+below, or all with SAYSO_POSTGRES=all, in a real PostgreSQL as well.
+"""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sayso.store.keyring import new_key
+from tests.postgres import Cluster
+
 from .kit import Place, World
 
+KINDS = ["memory", "sqlite"]
+IN_POSTGRES = {
+    "test_cycle",
+    "test_doubt",
+    "test_effects",
+    "test_fail_closed",
+    "test_grants",
+    "test_overtaken",
+    "test_races",
+    "test_takeover",
+}
+"""What rests on the store the most, as far as it is quick enough for every change."""
+KEYS = new_key()
 
-@pytest.fixture(params=["memory", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(request.param, tmp_path)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames:
+        wanted = os.environ.get("SAYSO_POSTGRES", "")
+        core = metafunc.module.__name__.rpartition(".")[2] in IN_POSTGRES and wanted != "none"
+        kinds = [*KINDS, "postgres"] if core or wanted == "all" else KINDS
+        metafunc.parametrize("place", kinds, indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param != "postgres":
+        yield Place(request.param, tmp_path)
+        return
+    cluster: Cluster = request.getfixturevalue("postgres")
+    # Where machines share a store, no file beside it can have the keys.
+    request.getfixturevalue("monkeypatch").setenv("SAYSO_KEYS", KEYS)
+    first = cluster.given
+    yield Place("postgres", tmp_path, cluster)
+    cluster.drop(*(f"test_{n}" for n in range(first + 1, cluster.given + 1)))
 
 
 @pytest.fixture

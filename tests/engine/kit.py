@@ -13,13 +13,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sayso import Agent, Bounds, Context, HoldView, RunHandle, RunView, Sayso
 from sayso.store.base import Appended, Entry, Store, Write
 from sayso.store.memory import MemoryStore
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import FakeClock, ScriptedModel
+
+if TYPE_CHECKING:  # The processes of `child.py` have no way to it.
+    from tests.postgres import Cluster
 
 PATIENCE_S = 20.0
 """No wait in a test is longer; a run that needs it is stuck."""
@@ -70,22 +73,43 @@ class Delegate:
 
 
 class Place:
-    """Where runs are kept: in memory or in a file. Any number of apps can be opened on it."""
+    """Where runs are kept: in memory, in a file or in a database. Any number of apps can be opened
+    on it.
+    """
 
-    def __init__(self, kind: str, root: Path) -> None:
+    def __init__(self, kind: str, root: Path, cluster: Cluster | None = None) -> None:
         self.kind = kind
         self.clock = FakeClock()
         self.world = World(root / "world")
         self.path = root / "sayso.db"
         self._memory: MemoryStore | None = None
+        self.cluster = cluster
+        self._schema = "" if cluster is None else cluster.schema()
+
+    def another(self, root: Path) -> Place:
+        """Make another place of the same kind."""
+        return Place(self.kind, root, self.cluster)
 
     async def store(self) -> Store:
         """Open the place once more."""
         if self.kind == "sqlite":
             return await SqliteStore.open(self.path, clock=self.clock)
+        if self.kind == "postgres":
+            return await self._postgres()
         if self._memory is None:
             self._memory = MemoryStore(clock=self.clock)
         return self._memory
+
+    async def _postgres(self) -> Store:
+        from sayso.store.postgres import PostgresStore
+
+        assert self.cluster is not None
+        return await PostgresStore.open(
+            self.cluster.url("postgres"),
+            schema=self._schema,
+            clock=self.clock,
+            proof_dir=str(self.path.with_suffix(".workers")),
+        )
 
     def kill(self, worker: str) -> None:
         """Play the death of a worker's process; a file knows by itself."""
@@ -104,7 +128,7 @@ class Place:
             async with Sayso(wrap(store) if wrap else store, agents=agents, **options) as app:
                 yield app
         finally:
-            if self.kind == "sqlite":
+            if self.kind != "memory":
                 await store.close()
 
 

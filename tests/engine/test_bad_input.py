@@ -673,7 +673,7 @@ def _in_child(app: Sayso, run: Any, hold: Any, pipe: int) -> int:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda place: Sayso("postgresql://x"),
+        lambda place: Sayso("mysql://x"),
         lambda place: Sayso("http://x"),
     ],
 )

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from sayso import Agent, spawn, tool
+from sayso import Agent, approve, spawn, tool
 from sayso.domain import settling
 from sayso.domain.run import Run
 from sayso.domain.value import SAYSO
@@ -14,7 +14,7 @@ from sayso.errors import StoreBusy
 from sayso.store.base import Appended, RunRow, Write
 from sayso.testing import ScriptedModel, call, say
 
-from .kit import Delegate, Place, finished, held
+from .kit import PATIENCE_S, Delegate, Place, finished, held
 from .stage import check
 
 
@@ -99,3 +99,37 @@ async def test_an_end_that_builds_on_one_that_failed_is_told_all_the_same(place:
     async with place.app(*cast()) as app:
         assert (await finished(app.run(run.id))).status == "completed"
         await check(app.store)
+
+
+class Meanwhile(Delegate):
+    """A store where something happens right before a run is looked at for the first time."""
+
+    run_id = ""
+    happens: Any = None
+
+    async def load(self, run_id: str) -> RunRow | None:
+        if run_id == self.run_id and self.happens is not None:
+            happens, self.happens = self.happens, None
+            await happens()
+        return await self.inner.load(run_id)
+
+
+async def test_an_end_between_two_looks_leaves_nobody_suspended_for_nothing(place: Place) -> None:
+    between: list[Meanwhile] = []
+
+    def wrap(store: Any) -> Any:
+        between.append(Meanwhile(store))
+        return between[0]
+
+    async with place.app(*cast()) as worker, place.app(*cast(), wrap=wrap, work=False) as desk:
+        run = await worker.start("root", "Go", by="mira")
+        hold = await held(run)
+
+        async def goes_on() -> None:
+            await worker.decide(hold, approve(), by="mira")
+            await finished(run)
+
+        between[0].run_id, between[0].happens = hold.run_id, goes_on
+        view = await desk.run(run.id).wait(timeout=PATIENCE_S)
+
+        assert (view.status, view.output) == ("completed", "Done.")

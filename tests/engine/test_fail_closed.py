@@ -299,7 +299,7 @@ async def test_a_store_that_fails_at_any_append_makes_no_call_without_a_yes_and_
     script = [[call("act", {"n": 1}), call("free", {})], say("done")]
     met: list[str] = []
     for n in range(1, 40):
-        here = Place(place.kind, place.path.parent / str(n))
+        here = place.another(place.path.parent / str(n))
 
         @tool(effect="once")
         async def free(ctx: Context) -> str:

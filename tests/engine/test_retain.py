@@ -271,7 +271,7 @@ async def test_a_decision_that_stands_keeps_what_was_said_when_an_earlier_one_is
 
 
 async def test_an_erased_run_can_be_moved_and_still_verifies(place: Place, tmp_path: Path):
-    other = Place(place.kind, tmp_path / "other")
+    other = place.another(tmp_path / "other")
     other.path.parent.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SAYSO_KEYS", new_key())

@@ -76,7 +76,9 @@ async def _examine(app: Sayso | None, store: Path | None, *, upgrade: bool) -> R
     """Look over what there is. A store that cannot be opened is a problem, and hides no other."""
     looking = Sayso(store or DEFAULT, work=False) if app is None else only_looking(app, store)
     where = where_is(looking)
-    if isinstance(where, str | Path) and str(where) != "memory:" and not _is_there(where):
+    if not isinstance(where, str | Path) or not _is_file(where):
+        upgrade = True  # What is no file cannot be looked at without opening it.
+    elif not _is_there(where):
         text = f"there is no store at {str(where)!r} yet: it is made when the app opens it."
         return await _without_store(looking, Finding(name="store", level="note", text=text))
     if not upgrade and isinstance(where, str | Path) and (older := look_at_age(_path(where))):
@@ -108,6 +110,10 @@ async def _checkup_of_memory() -> list[Finding]:
     from sayso.store.memory import MemoryStore
 
     return await MemoryStore().checkup()
+
+
+def _is_file(where: str | Path) -> bool:
+    return str(where) != "memory:" and "://" not in _path(where)
 
 
 def _is_there(where: str | Path) -> bool:

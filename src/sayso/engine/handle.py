@@ -76,7 +76,7 @@ class RunHandle:
         while True:
             row = await self._until(there, timeout, held=held)
             view = await self._look(row)
-            if view is not None and (view.holds or await there(row)):
+            if view is not None and (view.holds or (await there(row) and await self._stays(row))):
                 return view
 
     async def outcome(
@@ -180,6 +180,12 @@ class RunHandle:
             if not await self._rests(child):
                 return False
         return True
+
+    async def _stays(self, row: RunRow) -> bool:
+        """Tell whether a run is still as its row says. The end of one below it wakes it, and they
+        are not read in the same moment.
+        """
+        return row.status not in _UNFINISHED or (await self._row()).seq == row.seq
 
     async def _asks(self, row: RunRow) -> bool:
         run = await self._parts.ledger.read(row)

@@ -84,15 +84,19 @@ def look_at_clock(now: int, last_at: int) -> Finding:
     return Finding(name="clock", level="ok", text="store time is not behind the last entry.")
 
 
-def look_for_keys(path: str | None, env: Mapping[str, str] = os.environ) -> Finding:
-    """Judge the key ring of a store in a file, or of one in memory."""
+def look_for_keys(
+    path: str | None, env: Mapping[str, str] = os.environ, *, shared: bool = False
+) -> Finding:
+    """Judge the key ring of a store in a file, of one in memory, or of one that machines share."""
     try:
         ring = KeyRing.look(path, env)
     except BadKeys as error:
         return Finding(name="keys", level="problem", text=f"the keys cannot be used: {error}.")
     if ring is not None:
         return Finding(name="keys", level="ok", text=f"the key ring is {ring!r}.")
-    if path is None:
+    if shared:
+        text = f"there are no keys yet: set {VARIABLE}, to the same on every machine."
+    elif path is None:
         text = f"there are no keys but those of this process; set {VARIABLE} to keep some."
     else:
         text = (

@@ -69,7 +69,7 @@ class KeyRing:
         if env.get(VARIABLE):
             return cls(_read_keys(re.split(r"[,\s]+", env[VARIABLE].strip(", \n\t")), VARIABLE))
         if store_path is None:
-            raise BadKeys(f"there are no keys: set {VARIABLE}")
+            raise BadKeys(f"there are no keys: set {VARIABLE}, to the same on every machine")
         path = _beside(store_path)
         text = read_secret_file(path)
         if text is None and not make:

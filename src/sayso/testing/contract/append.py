@@ -95,6 +95,13 @@ class AppendContract(StoreCase):
             await store.append(write(after=2, after_id=row.last))
             await refused(StaleRun, store.append(write(after=3, after_id=first.entries[0].id)))
 
+    async def test_a_run_that_is_not_there_has_no_last_entry(self) -> None:
+        async with self.opened() as store:
+            await refused(StaleRun, store.append(write(after_id=b"12345678")))
+            await store.append(write(after_id=b""))
+
+            await refused(StaleRun, store.append(write(after=1, after_id=b"")))
+
     async def test_appends_are_committed_in_the_order_of_the_calls(self) -> None:
         async with self.opened() as store:
             answers = [store.append(write(after=n)) for n in range(20)]

@@ -1,0 +1,124 @@
+"""PostgreSQL: one after another, by its own clocks, and never taken for safer than it is."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_STORE = "store/test_postgres.py::"
+_OPEN = "store/test_postgres_open.py::"
+
+MUTANTS = (
+    Mutant(
+        name="appends to a database overtake one another",
+        file="store/sql/postgres/0002_append.sql",
+        old="    perform take_turn();\n",
+        new="",
+        test=_STORE + "test_an_append_waits_for_one_that_is_not_committed_yet",
+    ),
+    Mutant(
+        name="a condition that a database does not know is met",
+        file="store/sql/postgres/0002_append.sql",
+        old="end) is not true then",
+        new="end) is false then",
+        test=_STORE + "test_a_condition_that_the_server_does_not_know_is_not_taken_for_met",
+    ),
+    Mutant(
+        name="an outage of a database ends leases",
+        file="store/sql/postgres/0001.sql",
+        old="tick + least(greatest(now_ms(null) - at, 0), 3000)",
+        new="tick + (now_ms(null) - at)",
+        test=_STORE + "test_the_time_in_which_a_server_was_away_ends_no_lease",
+    ),
+    Mutant(
+        name="entries of a database can be changed",
+        file="store/sql/postgres/0001.sql",
+        old="        and new.id = old.id and new.at = old.at and new.hash = old.hash\n",
+        new="",
+        test=_STORE + "test_the_journal_is_only_added_to",
+    ),
+    Mutant(
+        name="a worker of another machine is taken for dead",
+        file="store/postgres_proof.py",
+        old="or not mine or boot != mine",
+        new="",
+        test=_STORE + "test_a_dead_process_of_this_machine_is_known_to_be_dead",
+    ),
+    Mutant(
+        name="a lost answer of a database is a no",
+        file="store/postgres_link.py",
+        old="            if conn.closed:\n                raise _Cut(error) from None\n",
+        new="",
+        test=_STORE + "test_a_lost_answer_is_neither_a_yes_nor_a_no",
+    ),
+    Mutant(
+        name="whoever is cancelled takes the statement along",
+        file="store/postgres_link.py",
+        old="return await asyncio.shield(task)",
+        new="return await task",
+        test=_STORE + "test_whoever_is_cancelled_stops_waiting_and_the_write_goes_on",
+    ),
+    Mutant(
+        name="what a hint says about positions is believed",
+        file="store/postgres_ear.py",
+        old="        sender, _, _, moved = said\n",
+        new="        sender, _, self._seen, moved = said\n",
+        test=_STORE + "test_a_forged_hint_hides_nothing",
+    ),
+    Mutant(
+        name="a database without fsync is used",
+        file="store/postgres_link.py",
+        old='found.fsync != "on" or ',
+        new="",
+        test=_OPEN + "test_a_server_that_could_lose_decisions_is_refused",
+    ),
+    Mutant(
+        name="commits that do not wait for the disk are acknowledged",
+        file="store/postgres_link.py",
+        old='_DURABLE = ("on", ',
+        new='_DURABLE = ("off", "local", "on", ',
+        test=_OPEN + "test_a_user_whose_commits_do_not_wait_is_refused",
+    ),
+    Mutant(
+        name="a read replica is opened",
+        file="store/postgres_link.py",
+        old="    if found.is_replica:",
+        new="    if False:",
+        test=_OPEN + "test_a_read_replica_is_refused",
+    ),
+    Mutant(
+        name="a migration can be half there",
+        file="store/postgres_migrate.py",
+        old="async with conn.transaction():",
+        new="if True:",
+        test=_OPEN + "test_whoever_dies_in_a_migration_leaves_it_as_it_was",
+    ),
+    Mutant(
+        name="a schema of another program is taken",
+        file="store/postgres_migrate.py",
+        old='row is None or row[0] != "sayso"',
+        new="row is None",
+        test=_OPEN + "test_a_schema_of_another_program_is_refused_and_left_alone",
+    ),
+    Mutant(
+        name="a part of a password is in a message",
+        file="store/postgres_address.py",
+        old="    if not _HOST.fullmatch(host) or",
+        new="    if False and",
+        test=_OPEN + "test_an_address_that_cannot_be_read_is_not_repeated",
+    ),
+    Mutant(
+        name="keys are made in a file that no other machine has",
+        file="given.py",
+        old='return None if "://" in store.name else store.name',
+        new="return store.name",
+        test=_OPEN + "test_keys_are_never_made_beside_a_store_that_machines_share",
+    ),
+    Mutant(
+        name="a run that was woken meanwhile is shown as suspended",
+        file="engine/handle.py",
+        old="await there(row) and await self._stays(row)",
+        new="await there(row)",
+        test="engine/test_child_ends.py::"
+        "test_an_end_between_two_looks_leaves_nobody_suspended_for_nothing",
+    ),
+)

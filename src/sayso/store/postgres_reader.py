@@ -1,0 +1,306 @@
+"""The SQL of everything that reads: a statement a question, so that each sees one moment."""
+
+# ruff: noqa: S608 - statements are put together from the constants below, never from data.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
+from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.postgres_link import Link
+
+_RUN = """
+id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
+"""
+_ENTRY = "{0}.seq, {0}.position, {0}.id, {0}.at, {0}.salt, {0}.payload, {0}.hash"
+_E = _ENTRY.format("j")
+_LOAD = f"select {_RUN} from runs where id = %s"
+_THREAD = f"select {_RUN} from runs where project = %s and thread = %s order by k desc limit 1"
+_JOURNAL = f"""
+select {_E} from runs r join journal j on j.run = r.k
+where r.id = %s and j.seq > %s order by j.seq limit %s
+"""
+_ENTRIES = f"""
+select {_E} from runs r join journal j on j.run = r.k
+where r.id = %s and j.seq = any(%s::bigint[]) order by j.seq
+"""
+_TAIL = f"""
+select coalesce(r.id, ''), {_E} from journal j left join runs r on r.k = j.run
+where j.position > %s order by j.position limit %s
+"""
+_KEY = """
+select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
+where k.project = %s and k.key = %s
+"""
+_DUE = """
+select id from runs where due_at <= now_ms(%s::bigint) order by due_at, k limit %s offset %s
+"""
+_OWNED = """
+select r.id, r.agent, r.owner, w.boot, w.lease_until <= tick_ms(%s::bigint)
+from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > '' order by r.owner, r.k
+"""
+_SIGHT = """
+select boot, lease_until <= tick_ms(%(tick)s::bigint), tick_ms(%(tick)s::bigint) - seen_at, host
+from workers where id = %(worker)s
+"""
+_WORKERS = """
+select r.owner, w.boot, w.lease_until <= tick_ms(%(tick)s::bigint), count(*)
+from runs r left join workers w on w.id = r.owner
+where r.status = 'running' and r.owner > '' group by r.owner, w.boot, w.lease_until
+union all
+select id, boot, lease_until <= tick_ms(%(tick)s::bigint), 0 from workers w
+where not exists (select 1 from runs where status = 'running' and owner = w.id)
+order by 1
+"""
+_FACTS = """
+select (select count(*) from runs where status = 'running' and owner = ''),
+    coalesce((select at from journal order by position desc limit 1), 0), now_ms(%s::bigint)
+"""
+_HOLD = f"""
+select r.id, r.project, r.agent,
+    h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
+    h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision, h.votes,
+    h.escalates_at, h.words,
+    {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
+from {{source}}
+join runs r on r.k = h.run
+join journal o on o.position = h.opened
+join journal a on a.run = h.run and a.seq = h.args_entry
+left join journal v on v.run = h.run and v.seq = h.revised
+"""
+# As `words.has_words` has it; ids are of plain letters, which can be folded here.
+_FOUND = """
+    and (%(search)s::bytea[] is null or not exists (
+        select 1 from unnest(%(search)s::bytea[]) q where position(q in h.words) = 0
+            and position(q in convert_to(lower('hold_' || substr(r.id, 5) || '.' || h.n || chr(10)
+                || 'req_' || substr(r.id, 5) || '.' || h.suspension || chr(10)
+                || r.id), 'UTF8')) = 0
+    ))
+"""
+_ONE_HOLD = _HOLD.format(source="holds h") + "where r.id = %s and h.n = %s"
+_HOLDS_OF_RUN = (
+    _HOLD.format(source="holds h")
+    + """
+where r.id = %(run)s and (h.opened, h.n) > (%(opened)s, %(n)s)
+    and (%(project)s::text is null or r.project = %(project)s)
+    and (%(suspension)s::bigint is null or h.suspension = %(suspension)s)
+    and (%(status)s = 'any' or (h.status = 'settled') = (%(status)s = 'settled'))
+    and (%(who)s::text[] is null or h.who && %(who)s::text[])
+"""
+    + _FOUND
+    + "order by h.opened, h.n limit %(limit)s"
+)
+_PAGE = """
+(select h.opened, h.n, h.run from holds h join runs r on r.k = h.run
+where {status} and (h.opened, h.n) > (%(opened)s, %(n)s)
+    and (%(project)s::text is null or r.project = %(project)s)
+    and (%(who)s::text[] is null or h.who && %(who)s::text[])
+    {found}
+order by h.opened, h.n limit %(limit)s)
+"""
+_OPEN = _PAGE.format(status="h.status <> 'settled'", found=_FOUND)
+_SETTLED = _PAGE.format(status="h.status = 'settled'", found=_FOUND)
+_WAITING = """
+(select distinct w.opened, w.n, w.run from audiences a cross join lateral (
+    select opened, n, run from waiting
+    where audience = a.k and (opened, n) > (%(opened)s, %(n)s)
+    order by opened, n limit %(limit)s
+) w
+where a.who = any(%(who)s::text[]) and (%(project)s::text is null or a.project = %(project)s)
+order by 1, 2 limit %(limit)s)
+"""
+
+
+def _listed(picked: str) -> str:
+    source = f"""
+    (select * from ({picked}) x order by opened, n limit %(limit)s) p
+    join holds h on h.run = p.run and h.n = p.n
+    """
+    return _HOLD.format(source=source) + "order by h.opened, h.n"
+
+
+_LISTS = {
+    "open": _listed(_OPEN),
+    "settled": _listed(_SETTLED),
+    "any": _listed(f"{_OPEN} union all {_SETTLED}"),
+    "waiting": _listed(_WAITING),
+}
+
+Found = tuple[Any, ...]
+
+
+class Reader:
+    """Reads the store as of the last commit."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def load(self, run_id: str) -> RunRow | None:
+        return _first_run(await self._link.read(_LOAD, (run_id,)))
+
+    async def thread(self, project: str, thread: str) -> RunRow | None:
+        return _first_run(await self._link.read(_THREAD, (project, thread)))
+
+    async def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
+        found = await self._link.read(_JOURNAL, (run_id, after, page_size(limit)))
+        return [_entry(run_id, row) for row in found]
+
+    async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
+        found = await self._link.read(_ENTRIES, (run_id, list(seqs)))
+        return [_entry(run_id, row) for row in found]
+
+    async def tail(self, after: int, limit: int) -> list[Entry]:
+        found = await self._link.read(_TAIL, (after, page_size(limit)))
+        return [_entry(row[0], row[1:]) for row in found]
+
+    async def key(self, project: str, key: str) -> KeyRow | None:
+        found = await self._link.read(_KEY, (project, key))
+        return KeyRow(digest=found[0][0], run_id=found[0][1], seq=found[0][2]) if found else None
+
+    async def due(self, given: int | None, skip: int, limit: int) -> list[str]:
+        found = await self._link.read(_DUE, (given, page_size(limit), skip))
+        return [row[0] for row in found]
+
+    async def owned(self, tick: int | None) -> list[tuple[str, str, str, str | None, bool | None]]:
+        """Every running run that has an owner: run, agent, worker, its boot id, whether its lease
+        has passed.
+        """
+        return cast("Any", await self._link.read(_OWNED, (tick,)))
+
+    async def sight(self, worker: str, tick: int | None) -> tuple[str, bool, int, str] | None:
+        """Read a worker's boot id, whether its lease has passed, how long it is silent, and where
+        it was.
+        """
+        found = await self._link.read(_SIGHT, {"worker": worker, "tick": tick})
+        return (found[0][0], found[0][1], found[0][2], found[0][3]) if found else None
+
+    async def workers(self, tick: int | None) -> list[tuple[str, str | None, bool | None, int]]:
+        """Every worker, and everyone who owns a running run: boot id, whether the lease has passed,
+        how many.
+        """
+        return cast("Any", await self._link.read(_WORKERS, {"tick": tick}))
+
+    async def facts(self, given: int | None) -> tuple[int, int, int]:
+        """How many runs are running and have no owner, when the last entry was, and store time."""
+        ((free, last_at, now),) = await self._link.read(_FACTS, (given,))
+        return free, last_at, now
+
+    async def runs(self, query: RunQuery) -> list[RunRow]:
+        where, bindings = ["true"], list[Any]()
+        for name in ("project", "status", "agent", "thread"):
+            value = getattr(query, name)
+            if value is not None:
+                where.append(f"coalesce({name}, '') = %s" if value == "" else f"{name} = %s")
+                bindings.append(value)
+        if query.status is not None and query.status != "running":
+            where.append("owner = ''")  # True of them all, and lets the index give the order.
+        if query.before is not None:
+            where.append("k < (select k from runs where id = %s)")
+            bindings.append(query.before)
+        sql = f"select {_RUN} from runs where {' and '.join(where)} order by k desc limit %s"
+        return [
+            _run(row) for row in await self._link.read(sql, (*bindings, page_size(query.limit)))
+        ]
+
+    async def hold(self, run_id: str, n: int) -> HoldFound | None:
+        found = await self._link.read(_ONE_HOLD, (run_id, n))
+        return _hold(found[0]) if found else None
+
+    async def holds(self, query: HoldQuery) -> list[HoldFound]:
+        check_hold_query(query)
+        opened, n = read_hold_key(query.after)
+        if opened >= 1 << 63 or n >= 1 << 63:
+            return []  # Beyond every hold there could be.
+        bindings = {
+            "run": query.run_id,
+            "opened": opened,
+            "n": n,
+            "project": query.project,
+            "suspension": query.suspension,
+            "status": query.status,
+            "who": None if query.who is None else list(query.who),
+            "limit": page_size(query.limit),
+            "search": [word.encode() for word in query.search] or None,
+        }
+        if query.run_id is not None:
+            sql = _HOLDS_OF_RUN
+        elif query.status == "open" and query.who is not None and not query.search:
+            sql = _LISTS["waiting"]
+        else:
+            sql = _LISTS[query.status]
+        return [_hold(row) for row in await self._link.read(sql, bindings)]
+
+
+def _first_run(found: list[Found]) -> RunRow | None:
+    return _run(found[0]) if found else None
+
+
+def _run(row: Found) -> RunRow:
+    run_id, project, agent, thread, status, seq, head, last, fold, state, due_at, owner = row
+    return RunRow(
+        id=run_id,
+        project=project,
+        agent=agent,
+        thread=thread,
+        status=status,
+        seq=seq,
+        hash=head,
+        last=last,
+        fold=fold,
+        state=state,
+        due_at=due_at,
+        owner=owner,
+    )
+
+
+def _entry(run_id: str, row: Found) -> Entry:
+    seq, position, entry_id, at, salt, payload, link = row
+    return Entry(
+        run_id=run_id,
+        seq=seq,
+        position=position,
+        id=entry_id,
+        at=at,
+        salt=b"" if salt is None else salt,
+        payload=payload,
+        hash=link,
+        redacted=salt is None,
+    )
+
+
+def _hold(row: Found) -> HoldFound:
+    run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
+    suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
+    votes, escalates_at, words = row[19:22]
+    return HoldFound(
+        row=HoldRow(
+            run_id=run_id,
+            n=n,
+            call=call,
+            kind=kind,
+            tool=tool,
+            version=version,
+            digest=digest,
+            status=status,
+            suspension=suspension,
+            entry=entry,
+            revised=revised,
+            args_entry=args_entry,
+            opened_at=opened_at,
+            deadline=deadline,
+            who=tuple(who),
+            decision=decision,
+            votes=votes,
+            escalates_at=escalates_at,
+            words=bytes(words).decode(),
+        ),
+        project=project,
+        agent=agent,
+        opened=_entry(run_id, row[22:29]),
+        revision=None if row[36] is None else _entry(run_id, row[36:43]),
+        args=_entry(run_id, row[29:36]),
+        key=hold_key(opened, n),
+    )

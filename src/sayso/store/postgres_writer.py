@@ -1,0 +1,117 @@
+"""The writer: appends handed over in order, one statement and one commit for all that wait.
+
+What arrives during a commit shares the next. One statement per append would cost as many commits,
+and two at once could overtake one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sayso.errors import CommitUnknown, SaysoError, StoreClosed
+from sayso.store.base import Appended
+from sayso.store.postgres_link import Link
+from sayso.store.postgres_pen import APPEND, Doc, bind, read_answer
+
+BATCH_MAX = 100
+"""No statement carries more appends,"""
+BATCH_BYTES_MAX = 4 << 20
+"""nor, beyond its first, more bytes."""
+
+
+class Job(NamedTuple):
+    """An append, and who waits for its answer."""
+
+    doc: Doc
+    answer: asyncio.Future[Appended]
+
+
+class Writer:
+    """Carries appends out, one batch after another, on whichever connection is free."""
+
+    def __init__(
+        self,
+        link: Link,
+        sender: str,
+        given: Callable[[], int | None],
+        on_moved: Callable[[list[str], int, int], None],
+    ) -> None:
+        self._link = link
+        self._sender = sender
+        self._given = given
+        self._on_moved = on_moved
+        self._jobs: list[Job] = []
+        self._working: asyncio.Task[None] | None = None
+
+    def submit(self, job: Job) -> None:
+        """Take a job over. It goes with the next batch."""
+        self._jobs.append(job)
+        if self._working is None:
+            self._working = asyncio.create_task(self._work(), name="sayso-writer")
+
+    async def finish(self) -> None:
+        """Wait until everything that was handed over is answered."""
+        while self._working is not None:
+            await asyncio.wait([self._working])
+
+    async def _work(self) -> None:
+        try:
+            while self._jobs:
+                await self._carry_out(self._next_batch())
+        finally:
+            self._working = None
+            left, self._jobs = self._jobs, []
+            for job in left:  # Only after a fault of ours, or when the loop is torn down.
+                refuse(job.answer, StoreClosed())
+
+    def _next_batch(self) -> list[Job]:
+        count, size = 0, 0
+        for job in self._jobs[:BATCH_MAX]:
+            size += sum(map(len, job.doc.blobs))
+            if count and size > BATCH_BYTES_MAX:
+                break
+            count += 1
+        batch, self._jobs = self._jobs[:count], self._jobs[count:]
+        return batch
+
+    async def _carry_out(self, batch: list[Job]) -> None:
+        params = (
+            *bind([job.doc for job in batch]),
+            self._given(),
+            self._sender,
+            self._link.address.channel,
+        )
+        try:
+            rows = await self._link.write(APPEND, params)
+        except SaysoError as error:
+            for job in batch:
+                refuse(job.answer, error)
+            return
+        except BaseException:
+            for job in batch:
+                refuse(job.answer, CommitUnknown())
+            raise
+        moved: list[str] = []
+        count, position = 0, 0
+        for job, (answer,) in zip(batch, rows, strict=True):
+            found = read_answer(job.doc, answer, self._link.name)
+            if isinstance(found, SaysoError):
+                refuse(job.answer, found)
+                continue
+            moved += [write.run for write in job.doc.writes]
+            count += sum(len(write.entries) for write in job.doc.writes)
+            position = found.position
+            if not job.answer.done():
+                job.answer.set_result(found)
+        if moved:
+            # Writers before watchers: what these look at is then no longer under way.
+            self._on_moved(moved, position - count, position)
+
+
+def refuse(answer: asyncio.Future[Appended], error: BaseException) -> None:
+    """Answer with an error, and do not complain if nobody listens."""
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()

