@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from .postgres import postgres, postgres_home
+from tests.postgres import postgres, postgres_home
 
 __all__ = ["postgres", "postgres_home"]
 
