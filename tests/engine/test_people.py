@@ -440,6 +440,21 @@ async def test_an_identity_that_was_given_up_is_nobodys(place: Place) -> None:
         assert await app.people.get("mail:a") is None
 
 
+async def test_the_last_person_of_a_project_stays_or_everybody_would_be_one(place: Place) -> None:
+    async with place.app(payer(place), policy=rules(approvers=["anyone"])) as app:
+        await app.people.put("ann")
+        await app.people.put("bob")
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        await app.people.remove("bob")
+        with pytest.raises(BadValue, match="active=False"):
+            await app.people.remove("ann")
+        await app.people.put("ann", active=False)
+        for who in ("stranger", "ann"):
+            with pytest.raises(NotAllowed):
+                await app.decide(hold, approve(), by=who)
+    assert not place.world.effects()
+
+
 async def test_the_journal_says_by_what_right_and_on_which_records(place: Place) -> None:
     policy = rules(approvers=[role("finance")], quorum=2)
     async with place.app(payer(place), policy=policy) as app:

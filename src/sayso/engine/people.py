@@ -208,13 +208,19 @@ class People(Records):
 
     async def remove(self, id: str, *, project: str | None = None) -> None:
         """Forget a person. To shut somebody out, rather `put(id, active=False)`: a name that is
-        forgotten is nobody's, and rules that name it would take anybody at it. Without its last
-        person a project has no records, and takes everybody at their name, `anyone` included.
+        forgotten is nobody's, and rules that name it would take anybody at it. `BadValue` for the
+        last person of a project: without records it would take everybody at their name.
         """
         where = self._project if project is None else project
         found = await self.look_up(where, id)
         if found is None:
             raise UnknownPerson(f"there is no person {id!r}")
+        if len(await self.shelf.list(where, PERSON, limit=2)) == 1:
+            # With no records left, `anyone` would be everybody.
+            raise BadValue(
+                f"{id!r} is the last person of {where!r}, where anybody could decide without them: "
+                f"put somebody else first, or people.put({id!r}, active=False)"
+            )
         await self.shelf.drop(where, PERSON, id, rev=found[1])
         for identity in found[0].identities:
             await self._unlink(where, identity, id)
