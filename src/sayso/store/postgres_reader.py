@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
-from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.admit import check_hold_query, page_size, read_hold_key
+from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
+from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.postgres_link import Link
 
 _RUN = """
@@ -129,8 +130,6 @@ _LISTS = {
     "waiting": _listed(_WAITING),
 }
 
-Found = tuple[Any, ...]
-
 
 class Reader:
     """Reads the store as of the last commit."""
@@ -146,15 +145,15 @@ class Reader:
 
     async def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = await self._link.read(_JOURNAL, (run_id, after, page_size(limit)))
-        return [_entry(run_id, row) for row in found]
+        return [entry_of(run_id, row) for row in found]
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
         found = await self._link.read(_ENTRIES, (run_id, list(seqs)))
-        return [_entry(run_id, row) for row in found]
+        return [entry_of(run_id, row) for row in found]
 
     async def tail(self, after: int, limit: int) -> list[Entry]:
         found = await self._link.read(_TAIL, (after, page_size(limit)))
-        return [_entry(row[0], row[1:]) for row in found]
+        return [entry_of(row[0], row[1:]) for row in found]
 
     async def key(self, project: str, key: str) -> KeyRow | None:
         found = await self._link.read(_KEY, (project, key))
@@ -202,7 +201,7 @@ class Reader:
             bindings.append(query.before)
         sql = f"select {_RUN} from runs where {' and '.join(where)} order by k desc limit %s"
         return [
-            _run(row) for row in await self._link.read(sql, (*bindings, page_size(query.limit)))
+            run_of(row) for row in await self._link.read(sql, (*bindings, page_size(query.limit)))
         ]
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
@@ -235,72 +234,9 @@ class Reader:
 
 
 def _first_run(found: list[Found]) -> RunRow | None:
-    return _run(found[0]) if found else None
-
-
-def _run(row: Found) -> RunRow:
-    run_id, project, agent, thread, status, seq, head, last, fold, state, due_at, owner = row
-    return RunRow(
-        id=run_id,
-        project=project,
-        agent=agent,
-        thread=thread,
-        status=status,
-        seq=seq,
-        hash=head,
-        last=last,
-        fold=fold,
-        state=state,
-        due_at=due_at,
-        owner=owner,
-    )
-
-
-def _entry(run_id: str, row: Found) -> Entry:
-    seq, position, entry_id, at, salt, payload, link = row
-    return Entry(
-        run_id=run_id,
-        seq=seq,
-        position=position,
-        id=entry_id,
-        at=at,
-        salt=b"" if salt is None else salt,
-        payload=payload,
-        hash=link,
-        redacted=salt is None,
-    )
+    return run_of(found[0]) if found else None
 
 
 def _hold(row: Found) -> HoldFound:
-    run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
-    suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
-    votes, escalates_at, words = row[19:22]
-    return HoldFound(
-        row=HoldRow(
-            run_id=run_id,
-            n=n,
-            call=call,
-            kind=kind,
-            tool=tool,
-            version=version,
-            digest=digest,
-            status=status,
-            suspension=suspension,
-            entry=entry,
-            revised=revised,
-            args_entry=args_entry,
-            opened_at=opened_at,
-            deadline=deadline,
-            who=tuple(who),
-            decision=decision,
-            votes=votes,
-            escalates_at=escalates_at,
-            words=bytes(words).decode(),
-        ),
-        project=project,
-        agent=agent,
-        opened=_entry(run_id, row[22:29]),
-        revision=None if row[36] is None else _entry(run_id, row[36:43]),
-        args=_entry(run_id, row[29:36]),
-        key=hold_key(opened, n),
-    )
+    words = bytes(row[WORDS]).decode()
+    return hold_of(row, digest=row[DIGEST], who=tuple(row[WHO]), words=words)

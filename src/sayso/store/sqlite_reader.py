@@ -17,8 +17,9 @@ import apsw
 import msgspec
 
 from sayso.errors import StoreDamaged
-from sayso.store.admit import check_hold_query, hold_key, page_size, read_hold_key
-from sayso.store.base import Entry, HoldFound, HoldQuery, HoldRow, KeyRow, RunQuery, RunRow
+from sayso.store.admit import check_hold_query, page_size, read_hold_key
+from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
+from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
@@ -109,8 +110,6 @@ and (instr(h.words, ?) or instr(lower('hold_' || substr(r.id, 5) || '.' || h.n |
     || r.id || char(10) || 'req_' || substr(r.id, 5) || '.' || h.suspension), ?))
 """
 
-Found = tuple[Any, ...]
-
 
 class Reader:
     """Reads the store as of the last commit."""
@@ -132,15 +131,15 @@ class Reader:
 
     def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = self._all(_JOURNAL, (run_id, after, page_size(limit)))
-        return [_entry(run_id, row) for row in found]
+        return [entry_of(run_id, row) for row in found]
 
     def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
         wanted = sorted(set(seqs))
         found = self._all(_entries_sql(len(wanted)), (run_id, *wanted))
-        return [_entry(run_id, row) for row in found]
+        return [entry_of(run_id, row) for row in found]
 
     def tail(self, after: int, limit: int) -> list[Entry]:
-        return [_entry(row[0], row[1:]) for row in self._all(_TAIL, (after, page_size(limit)))]
+        return [entry_of(row[0], row[1:]) for row in self._all(_TAIL, (after, page_size(limit)))]
 
     def key(self, project: str, key: str) -> KeyRow | None:
         found = self._all(_KEY, (project, key))
@@ -187,7 +186,7 @@ class Reader:
             where.append("k < (select k from runs where id = ?)")
             bindings.append(query.before)
         sql = f"select {_RUN} from runs where {' and '.join(where)} order by k desc limit ?"
-        return [_run(row) for row in self._all(sql, (*bindings, page_size(query.limit)))]
+        return [run_of(row) for row in self._all(sql, (*bindings, page_size(query.limit)))]
 
     def hold(self, run_id: str, n: int) -> HoldFound | None:
         found = self._all(_ONE_HOLD, (run_id, n))
@@ -278,75 +277,12 @@ def _waiting_sql(audiences: int, match: str) -> str:
 
 
 def _first_run(found: list[Found]) -> RunRow | None:
-    return _run(found[0]) if found else None
-
-
-def _run(row: Found) -> RunRow:
-    run_id, project, agent, thread, status, seq, head, last, fold, state, due_at, owner = row
-    return RunRow(
-        id=run_id,
-        project=project,
-        agent=agent,
-        thread=thread,
-        status=status,
-        seq=seq,
-        hash=head,
-        last=last,
-        fold=fold,
-        state=state,
-        due_at=due_at,
-        owner=owner,
-    )
-
-
-def _entry(run_id: str, row: Found) -> Entry:
-    seq, position, entry_id, at, salt, payload, link = row
-    return Entry(
-        run_id=run_id,
-        seq=seq,
-        position=position,
-        id=entry_id,
-        at=at,
-        salt=b"" if salt is None else salt,
-        payload=payload,
-        hash=link,
-        redacted=salt is None,
-    )
+    return run_of(found[0]) if found else None
 
 
 def _hold(row: Found) -> HoldFound:
-    run_id, project, agent, n, opened, status, call, kind, tool, version, digest = row[:11]
-    suspension, entry, revised, args_entry, opened_at, deadline, who, decision = row[11:19]
-    votes, escalates_at, words = row[19:22]
-    return HoldFound(
-        row=HoldRow(
-            run_id=run_id,
-            n=n,
-            call=call,
-            kind=kind,
-            tool=tool,
-            version=version,
-            digest=unpack_digest(digest),
-            status=status,
-            suspension=suspension,
-            entry=entry,
-            revised=revised,
-            args_entry=args_entry,
-            opened_at=opened_at,
-            deadline=deadline,
-            who=_who(who),
-            decision=decision,
-            votes=votes,
-            escalates_at=escalates_at,
-            words=words,
-        ),
-        project=project,
-        agent=agent,
-        opened=_entry(run_id, row[22:29]),
-        revision=None if row[36] is None else _entry(run_id, row[36:43]),
-        args=_entry(run_id, row[29:36]),
-        key=hold_key(opened, n),
-    )
+    digest, who = unpack_digest(row[DIGEST]), _who(row[WHO])
+    return hold_of(row, digest=digest, who=who, words=row[WORDS])
 
 
 def _who(text: str) -> tuple[str, ...]:
