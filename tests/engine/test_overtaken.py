@@ -7,13 +7,18 @@ written. The model is a function of what it is shown, so the result tells what t
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from sayso import Instance, Machine, Message, Node, Returned, UserMessage, tool
+from sayso.domain import settling
 from sayso.domain.call import CallState
+from sayso.domain.value import SAYSO
 from sayso.engine.calls import propose_starts
 from sayso.errors import StoreError
 from sayso.store.base import Appended, Store, Write
@@ -253,3 +258,18 @@ async def test_a_run_in_memory_is_not_given_with_a_conversation_that_is_ahead_of
 
     # What one of them then appends would be taken for what the other has heard.
     assert before < live.run.seq == transcript.seq
+
+
+async def test_a_post_that_nobody_waits_for_is_made_all_the_same(place: Place) -> None:
+    """Whoever is cancelled before it began to wait has handed the append over already."""
+    async with place.app(agent([say("Done.")]), work=False) as app:
+        run = await app.start("teller", "Go", by="mira")
+        ledger = app._open_parts.ledger
+        ledger.pin(run.id)
+        await ledger.live(run.id)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ledger.post(run.id, partial(settling.cancel, by=SAYSO, now=app.store.now(), reason="x"))
+            gc.collect()
+
+        assert (await run.wait(final=True, timeout=PATIENCE_S)).status == "cancelled"

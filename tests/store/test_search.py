@@ -179,7 +179,7 @@ async def test_a_store_that_is_closed_leaves_no_search_behind(tmp_path):
 async def test_holds_are_found_by_what_people_see(tmp_path, kind):
     store = MemoryStore() if kind == "memory" else await SqliteStore.open(tmp_path / "sayso.db")
     async with Sayso(store, agents=[teller()]) as app:
-        runs = [await app.start("Teller", "Pay them 99", by=by) for by in ("mira", "Ann")]
+        runs = [await app.start("Teller", "Pay them quickly", by=by) for by in ("mira", "Ann")]
         holds = [(await run.wait(timeout=20)).holds[0] for run in runs]
 
         async def found(search, **more):
@@ -196,7 +196,7 @@ async def test_holds_are_found_by_what_people_see(tmp_path, kind):
         assert await found(holds[0].id) == await found(holds[0].request_id) == mira
         assert await found(holds[0].run_id.upper()) == mira
         # What the call would be executed with, and what was said to the agent, are not searched.
-        assert await found("hanako") == await found("4711") == await found("99") == []
+        assert await found("hanako") == await found("4711") == await found("quickly") == []
         assert await found(None) == await found("") == await found(" \t ") == both
         assert await found("pay", project="other") == []
         page = await app.holds(search="pay", limit=1)

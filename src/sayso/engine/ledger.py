@@ -13,7 +13,7 @@ begins others does so in the append that waits for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import cast
@@ -30,7 +30,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
-from sayso.engine.sent import Begins, Items, Order, Part, Sent, Takes, Verb, Written
+from sayso.engine.sent import Begins, Items, Order, Part, Posted, Sent, Takes, Verb, Written
 from sayso.engine.write import make_write
 from sayso.errors import (
     BadValue,
@@ -142,7 +142,7 @@ class Ledger:
         quiet: bool = False,
         begins: Begins | None = None,
         items: Items | None = None,
-    ) -> Awaitable[Written]:
+    ) -> Posted:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
         that the next verb builds on it. Await the answer before telling anybody. With `quiet`,
         listeners are not told: the one who works on the run has done this. `begins` names runs that
@@ -165,7 +165,7 @@ class Ledger:
                 sent = send(live)
             except (SaysoError, _AboveNeeded, _FoldNeeded):
                 sent = None  # Only committed state may refuse: `_finish` looks again.
-        return self._finish(run_id, send, sent)
+        return Posted(partial(self._finish, run_id, send, sent))
 
     async def take_over(self, run_id: str, event: e.RunTakenOver) -> Written | None:
         """Make `event.worker` the owner in place of one that is gone; None if it is not."""

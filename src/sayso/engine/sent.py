@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -62,3 +63,15 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The store's. Nobody awaits it: whoever goes away would take it along."""
     landed: asyncio.Future[None]
     """Done after the answer, once that was taken note of."""
+
+
+class Posted:
+    """The answer to a post, for whoever awaits it; dropped unawaited, what was sent goes on."""
+
+    __slots__ = ("_finish",)
+
+    def __init__(self, finish: Callable[[], Coroutine[Any, Any, Written]]) -> None:
+        self._finish = finish
+
+    def __await__(self) -> Generator[Any, Any, Written]:
+        return self._finish().__await__()
