@@ -61,7 +61,8 @@ MUTANTS = (
     Mutant(
         name="plans for small tables stay when they have grown",
         file="store/postgres_link.py",
-        old="    set_config('enable_bitmapscan', 'off', false),\n",
+        old="    set_config('enable_bitmapscan', 'off', false),\n"
+        "    set_config('enable_sort', 'off', false),\n",
         new="",
         test=_PARTS + "test_every_question_reads_what_it_answers_and_no_more",
     ),

@@ -175,5 +175,8 @@ async def test_positions_are_given_as_fast_while_somebody_keeps_an_old_view(post
 
             await store.append(write(after=300))
 
+        ways = [one["Node Type"] for one in plans.nodes() if "ends" in one.get("Alias", "")]
+        assert ways
+        assert all("Index" in way for way in ways)
         assert plans.read("ends") == 1
         assert (await audit.verify(store)).entries == 301
