@@ -52,6 +52,13 @@ MUTANTS = (
         test=_PARTS + "test_positions_are_given_as_fast_while_somebody_keeps_an_old_view",
     ),
     Mutant(
+        name="a position can be given twice",
+        file="store/sql/postgres/0002_append.sql",
+        old="        if not found then\n            raise exception 'somebody else",
+        new="        if false then\n            raise exception 'somebody else",
+        test=_PARTS + "test_no_position_is_given_twice_even_without_the_lock",
+    ),
+    Mutant(
         name="what is due is looked for among all that wait",
         file="store/postgres_reader.py",
         old="due_at <= (select now_ms(%s::bigint))",

@@ -273,6 +273,9 @@ begin
     end loop;
     if seen > first then
         update ends set position = seen where position = first;
+        if not found then
+            raise exception 'somebody else has given these positions' using errcode = '40001';
+        end if;
         perform tell(channel, sender, first, seen, moved);
     end if;
 end
