@@ -14,7 +14,19 @@ from pathlib import Path
 
 import apsw
 
-from bench import busy, cold, cycle, history, pair, parked, pending, ways
+from bench import (
+    busy,
+    cold,
+    cycle,
+    history,
+    pair,
+    parked,
+    pending,
+    pg_cycle,
+    pg_parked,
+    pg_wake,
+    ways,
+)
 from bench.measure import file_system
 from bench.report import Report
 from bench.size import LARGE, NORMAL, QUICK, Size
@@ -28,7 +40,11 @@ PARTS = {
     "pair": pair.measure,
     "busy": busy.measure,
     "ways": ways.measure,
+    "postgres-cycle": pg_cycle.measure,
+    "postgres-wake": pg_wake.measure,
+    "postgres-parked": pg_parked.measure,
 }
+POSTGRES = [name for name in PARTS if name.startswith("postgres")]
 
 
 def main() -> None:
@@ -41,13 +57,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="bench-") as name:
         folder = Path(name)
         _say_where(report, folder)
-        for part in options.only or PARTS:
+        for part in _chosen(options.only):
             (folder / part).mkdir()
             asyncio.run(_measure(part, report, folder / part, size))
     report.end()
     print(f"{time.monotonic() - before:.0f} seconds.")
     if options.json is not None:
         report.write(options.json)
+
+
+def _chosen(only: list[str] | None) -> list[str]:
+    names = only or list(PARTS)
+    return [one for name in names for one in (POSTGRES if name == "postgres" else [name])]
 
 
 async def _measure(part: str, report: Report, folder: Path, size: Size) -> None:
@@ -70,10 +91,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: the figures are noise")
     parser.add_argument(
-        "--large", action="store_true", help="park 100,000 runs, not 10,000; load none"
+        "--large",
+        action="store_true",
+        help="park 100,000 runs, not 10,000, in a file, and load none; a million in a database",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
-    parser.add_argument("--only", action="append", choices=PARTS, help="only this part; repeatable")
+    parser.add_argument(
+        "--only", action="append", choices=[*PARTS, "postgres"], help="only this part; repeatable"
+    )
     parser.add_argument("--dir", type=Path, default=Path("build"), help="on the disk to measure")
     return parser.parse_args()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -27,11 +29,22 @@ class Report:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.notes: list[str] = []
+        self._about = ""
+
+    @contextmanager
+    def about(self, store: str) -> Iterator[None]:
+        """Put the name of a store before every row."""
+        self._about = f"{store}: "
+        try:
+            yield
+        finally:
+            self._about = ""
 
     def head(self, text: str) -> None:
         print(f"\n{text}", flush=True)
 
     def add(self, row: Row) -> None:
+        row.name = self._about + row.name
         self.rows.append(row)
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} x {row.to}"
         met = {True: "met", False: "NOT MET", None: ""}[row.met]

@@ -18,6 +18,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     pending_few: int
     """Holds with one deadline to compare with."""
     pending: int
+    parked: int
+    """Runs in a database,"""
+    due: int
+    """of which so many have one deadline."""
     pending_real: bool
     """Whether an agent asks for each of them, rather than being copied from one that did."""
     decisions: int
@@ -42,6 +46,8 @@ NORMAL = Size(
     many=10_000,
     pending_few=1_000,
     pending=100_000,
+    parked=100_000,
+    due=10_000,
     pending_real=False,
     decisions=500,
     looks=200,
@@ -52,7 +58,9 @@ NORMAL = Size(
     busy_cycles=15,
     patience_s=10,
 )
-LARGE = msgspec.structs.replace(NORMAL, many=100_000, pending_real=True)
+LARGE = msgspec.structs.replace(
+    NORMAL, many=100_000, pending_real=True, parked=1_000_000, due=100_000
+)
 QUICK = Size(
     rounds=1,
     cycles=5,
@@ -62,6 +70,8 @@ QUICK = Size(
     many=120,
     pending_few=100,
     pending=1_000,
+    parked=1_000,
+    due=400,
     pending_real=False,
     decisions=20,
     looks=5,

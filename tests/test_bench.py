@@ -60,6 +60,24 @@ asking in a body that is parked
 agents 3 deep, the lowest held
 a plan of 20 items
 a body parked
+PostgreSQL: one after another
+PostgreSQL: one after another: CPU
+PostgreSQL: round trips a cycle
+PostgreSQL: commits a cycle
+PostgreSQL: 64 at once
+PostgreSQL: 64 at once: commits a cycle
+PostgreSQL: wake-up, p50
+PostgreSQL: wake-up, p99
+PostgreSQL: workers: 1
+PostgreSQL: workers: 4
+PostgreSQL: a parked run on disk
+PostgreSQL: log a decision
+PostgreSQL: list a person's first page
+PostgreSQL: list a page from the middle
+PostgreSQL: decide
+PostgreSQL: decide, p99
+PostgreSQL: sweep 380 at one deadline
+PostgreSQL: decide while it sweeps, p99
 """.strip().splitlines()
 
 

@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 _STORE = "store/test_postgres.py::"
 _OPEN = "store/test_postgres_open.py::"
+_PARTS = "store/test_postgres_parts.py::"
 
 MUTANTS = (
     Mutant(
@@ -35,6 +36,42 @@ MUTANTS = (
         old="        and new.id = old.id and new.at = old.at and new.hash = old.hash\n",
         new="",
         test=_STORE + "test_the_journal_is_only_added_to",
+    ),
+    Mutant(
+        name="a part of the journal can be emptied",
+        file="store/sql/postgres/0001.sql",
+        old="before truncate on journal_%s",
+        new="before delete on journal_%s",
+        test=_PARTS + "test_no_part_of_the_journal_is_changed_or_cut",
+    ),
+    Mutant(
+        name="positions are given ever slower during a backup",
+        file="store/sql/postgres/0001.sql",
+        old="create table ends (position bigint primary key);",
+        new="create table ends (position bigint);",
+        test=_PARTS + "test_positions_are_given_as_fast_while_somebody_keeps_an_old_view",
+    ),
+    Mutant(
+        name="a position can be given twice",
+        file="store/sql/postgres/0002_append.sql",
+        old="        if not found then\n            raise exception 'somebody else",
+        new="        if false then\n            raise exception 'somebody else",
+        test=_PARTS + "test_no_position_is_given_twice_even_without_the_lock",
+    ),
+    Mutant(
+        name="what is due is looked for among all that wait",
+        file="store/postgres_reader.py",
+        old="due_at <= (select now_ms(%s::bigint))",
+        new="due_at <= now_ms(%s::bigint)",
+        test=_PARTS + "test_every_question_reads_what_it_answers_and_no_more",
+    ),
+    Mutant(
+        name="plans for small tables stay when they have grown",
+        file="store/postgres_link.py",
+        old="    set_config('enable_bitmapscan', 'off', false),\n"
+        "    set_config('enable_sort', 'off', false),\n",
+        new="",
+        test=_PARTS + "test_every_question_reads_what_it_answers_and_no_more",
     ),
     Mutant(
         name="a worker of another machine is taken for dead",

@@ -35,8 +35,10 @@ _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
 where k.project = %s and k.key = %s
 """
+# A time of its own for every row would be one that no index knows.
 _DUE = """
-select id from runs where due_at <= now_ms(%s::bigint) order by due_at, k limit %s offset %s
+select id from runs where due_at <= (select now_ms(%s::bigint))
+order by due_at, k limit %s offset %s
 """
 _OWNED = """
 select r.id, r.agent, r.owner, w.boot, w.lease_until <= tick_ms(%s::bigint)
@@ -60,6 +62,9 @@ _FACTS = """
 select (select count(*) from runs where status = 'running' and owner = ''),
     coalesce((select at from journal order by position desc limit 1), 0), now_ms(%s::bigint)
 """
+# By both columns of the key, each of them: `offset` keeps the planner from joining them with one
+# another, by the run alone.
+_OF_HOLD = "(select * from journal where run = h.run and seq = h.{} offset 0)"
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
@@ -68,9 +73,9 @@ select r.id, r.project, r.agent,
     {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
 from {{source}}
 join runs r on r.k = h.run
-join journal o on o.position = h.opened
-join journal a on a.run = h.run and a.seq = h.args_entry
-left join journal v on v.run = h.run and v.seq = h.revised
+cross join lateral {_OF_HOLD.format("entry")} o
+cross join lateral {_OF_HOLD.format("args_entry")} a
+left join lateral {_OF_HOLD.format("revised")} v on true
 """
 # As `words.has_words` has it; ids are of plain letters, which can be folded here.
 _FOUND = """

@@ -46,8 +46,9 @@ create index runs_thread on runs (project, thread, k) where thread is not null;
 create unique index one_unfinished_run_a_thread on runs (project, thread)
     where thread is not null and status in ('running', 'suspended');
 
+-- In parts by run: what a run needs is in one of them. Their number is fixed with the schema.
 create table journal (
-    position bigint primary key check (position > 0),
+    position bigint not null check (position > 0),
     run bigint not null references runs (k),
     seq bigint not null check (seq > 0),
     id bytea not null check (length(id) = 8),
@@ -57,7 +58,16 @@ create table journal (
     hash bytea not null check (length(hash) = 32),
     constraint a_redacted_payload_is_a_hash check (salt is not null or length(payload) = 32),
     constraint one_entry_of_a_number unique (run, seq)
-);
+) partition by hash (run);
+
+create index journal_position on journal (position);
+
+-- The last position that was given: no index reaches over all parts. It is one row, found by its
+-- value: the index leads to the newest version at once, whoever keeps the old ones from being
+-- cleaned away. (By a key that stays the same, every version would have to be looked at.)
+create table ends (position bigint primary key);
+
+insert into ends (position) values (0);
 
 create function refuse() returns trigger language plpgsql as $$
 begin
@@ -68,9 +78,6 @@ $$;
 create trigger the_journal_is_never_cut before delete on journal
     for each row execute function refuse('an entry of the journal cannot be deleted');
 
-create trigger the_journal_is_never_emptied before truncate on journal
-    execute function refuse('an entry of the journal cannot be deleted');
-
 create trigger the_journal_is_only_redacted before update on journal
     for each row when (not (
         old.salt is not null and new.salt is null
@@ -79,11 +86,23 @@ create trigger the_journal_is_only_redacted before update on journal
     ))
     execute function refuse('an entry of the journal can only be redacted');
 
+-- Triggers for each row come with every part; one against emptying has to be made there.
+do $$
+begin
+    for part in 0 .. 15 loop
+        execute format('create table journal_%s partition of journal
+            for values with (modulus 16, remainder %s)', part, part);
+        execute format('create trigger the_journal_is_never_emptied before truncate on journal_%s
+            execute function refuse(''an entry of the journal cannot be deleted'')', part);
+    end loop;
+end
+$$;
+
 -- `opened` is the position of the entry that opened the hold: the order of every list.
 create table holds (
     run bigint not null references runs (k),
     n bigint not null check (n > 0),
-    opened bigint not null references journal (position),
+    opened bigint not null,
     status text not null check (status in ('open', 'decided', 'settled')),
     call text not null,
     kind text not null,

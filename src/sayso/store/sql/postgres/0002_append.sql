@@ -3,10 +3,15 @@
 --
 -- What the store finds otherwise than a write expects is raised as SY..., with the facts as JSON.
 
-create function append_hold(h jsonb, of_project text, of_run bigint, blobs bytea[], base integer)
-returns void language plpgsql as $$
+-- `after` and `upto` are the run's entries before and after this write, `reached` the position of
+-- the last one.
+create function append_hold(
+    h jsonb, of_project text, of_run bigint, blobs bytea[], base integer, after bigint,
+    upto bigint, reached bigint
+) returns void language plpgsql as $$
 declare
     num bigint := (h ->> 'n')::bigint;
+    opener bigint := (h ->> 'entry')::bigint;
     named text[] := array(select jsonb_array_elements_text(h -> 'who'));
     waits boolean := h ->> 'status' <> 'settled';
     was holds%rowtype;
@@ -15,8 +20,11 @@ begin
     select * into was from holds where run = of_run and n = num;
     place := was.opened;
     if place is null then
-        select position into place from journal
-        where run = of_run and seq = (h ->> 'entry')::bigint;
+        if opener > after and opener <= upto then
+            place := reached - (upto - opener);
+        else
+            select position into place from journal where run = of_run and seq = opener;
+        end if;
         if place is null then
             raise exception 'hold % names an entry that is not there', num using errcode = 'SY006';
         end if;
@@ -33,8 +41,8 @@ begin
         entry, revised, args_entry, opened_at, deadline, who, decision, votes, escalates_at,
         words)
     values (of_run, num, place, h ->> 'status', h ->> 'call', h ->> 'kind', h ->> 'tool',
-        (h ->> 'version')::bigint, h ->> 'digest', (h ->> 'suspension')::bigint,
-        (h ->> 'entry')::bigint, (h ->> 'revised')::bigint, (h ->> 'args_entry')::bigint,
+        (h ->> 'version')::bigint, h ->> 'digest', (h ->> 'suspension')::bigint, opener,
+        (h ->> 'revised')::bigint, (h ->> 'args_entry')::bigint,
         (h ->> 'opened_at')::bigint, (h ->> 'deadline')::bigint, named,
         blobs[base + (h ->> 'decision')::integer], blobs[base + (h ->> 'votes')::integer],
         (h ->> 'escalates_at')::bigint,
@@ -202,7 +210,8 @@ begin
             w #>> '{key,1}', w #>> '{key,2}', r.k, (w ->> 'after')::bigint + 1);
     end if;
     for e in select * from jsonb_array_elements(w -> 'holds') loop
-        perform append_hold(e, w ->> 'project', r.k, blobs, base);
+        perform append_hold(e, w ->> 'project', r.k, blobs, base, (w ->> 'after')::bigint, s,
+            last_position + count_new);
     end loop;
     for s in select jsonb_array_elements_text(w -> 'redacts')::bigint loop
         update journal set salt = null, payload = sha256(salt || payload)
@@ -238,7 +247,7 @@ declare
     which text;
 begin
     perform take_turn();
-    select coalesce(max(position), 0) into seen from journal;
+    select max(position) into strict seen from ends;
     first := seen;
     for i in 1 .. cardinality(docs) loop
         begin
@@ -263,6 +272,10 @@ begin
         end;
     end loop;
     if seen > first then
+        update ends set position = seen where position = first;
+        if not found then
+            raise exception 'somebody else has given these positions' using errcode = '40001';
+        end if;
         perform tell(channel, sender, first, seen, moved);
     end if;
 end

@@ -95,7 +95,7 @@ declare
     place bigint;
 begin
     update pulse set bell = bell + 1;
-    select coalesce(max(position), 0) into place from journal;
+    select max(position) into place from ends;
     perform tell(channel, sender, place, place, '[]');
 end
 $$;
@@ -140,7 +140,7 @@ begin
             at = now_ms(null)
         where abs(now_ms(null) - at) > 2000;
     end if;
-    select coalesce(max(position), 0) into place from journal;
+    select max(position) into place from ends;
     select bell, tick_ms(null) into rung, ticks from pulse;
     now := now_ms(null);
 end
