@@ -131,9 +131,9 @@ order by 1, 2 limit %(limit)s)
 def _listed(picked: str) -> str:
     source = f"""
     (select * from ({picked}) x order by opened, n limit %(limit)s) p
-    join holds h on h.run = p.run and h.n = p.n
+    cross join lateral (select * from holds where run = p.run and n = p.n offset 0) h
     """
-    return _HOLD.format(source=source) + "order by h.opened, h.n"
+    return _HOLD.format(source=source) + "order by p.opened, p.n"
 
 
 _LISTS = {
