@@ -4,12 +4,14 @@ settings that a server has when it is installed.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -51,15 +53,19 @@ class Server:
 @contextmanager
 def started(folder: Path) -> Iterator[Server]:
     """Start a server with its data on the disk of a folder, and stop it."""
+    root, bins = _installed(folder.resolve().parent)
+    with postgres.cluster(root, bins, folder.name, **_SETTINGS) as cluster:
+        yield Server(cluster)
+
+
+@cache
+def _installed(folder: Path) -> tuple[Path, Path]:
+    """Install it once for all parts."""
     # The address of a socket is short, and an ordinary user must be able to reach it.
-    deep = len(str(folder.resolve())) > 60 or not _can_be_reached(folder.resolve())
+    deep = len(str(folder)) > 60 or not _can_be_reached(folder)
     root = Path(tempfile.mkdtemp(prefix="pg-", dir=None if deep else folder)).resolve()
-    try:
-        bins = postgres._install(root)
-        with postgres.cluster(root, bins, "bench", **_SETTINGS) as cluster:
-            yield Server(cluster)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root, postgres._install(root)
 
 
 def _can_be_reached(folder: Path) -> bool:

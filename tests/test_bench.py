@@ -98,6 +98,24 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert [path for path in tmp_path.iterdir() if path != found] == []
 
 
+@pytest.mark.soak
+def test_a_million_runs_parked_in_a_database_cost_what_a_thousand_do(tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--large", "--only", "postgres-parked"]
+        + ["--dir", str(tmp_path), "--json", str(found)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(found.read_text(encoding="utf-8"))["rows"]}
+    for name in ("list a person's first page", "list a page from the middle", "decide"):
+        assert rows[f"PostgreSQL: {name}"]["met"], done.stdout
+
+
 async def test_runs_that_are_loaded_are_as_real_ones_are(tmp_path: Path) -> None:
     clock = FakeClock()
     real = await SqliteStore.open(tmp_path / "real.db", clock=clock)

@@ -52,6 +52,13 @@ MUTANTS = (
         test=_PARTS + "test_positions_are_given_as_fast_while_somebody_keeps_an_old_view",
     ),
     Mutant(
+        name="a question that cannot be answered takes others along",
+        file="store/postgres_lane.py",
+        old="            if len(some) == 1:\n",
+        new="            if True:\n",
+        test="store/test_postgres_lane.py::test_a_question_that_is_refused_is_refused_alone",
+    ),
+    Mutant(
         name="a position can be given twice",
         file="store/sql/postgres/0002_append.sql",
         old="        if not found then\n            raise exception 'somebody else",

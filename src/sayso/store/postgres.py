@@ -37,10 +37,17 @@ from sayso.store.lease import this_host
 from sayso.store.postgres_address import read_address
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
+from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
 from sayso.store.postgres_migrate import migrate, released
 from sayso.store.postgres_pen import write_down
-from sayso.store.postgres_ports import PostgresDoor, PostgresOutbox, PostgresSeals, PostgresShelf
+from sayso.store.postgres_ports import (
+    PostgresDoor,
+    PostgresOutbox,
+    PostgresSeals,
+    PostgresShelf,
+    Question,
+)
 from sayso.store.postgres_proof import Proofs
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
@@ -92,7 +99,7 @@ class PostgresStore:
         self._ear = Ear(link, self._caller[0], self._clocks, self._moved)
         self._writer = Writer(link, self._caller[0], self._given, self._appended)
         self._reader = Reader(link)
-        self.shelf = PostgresShelf(self._submit, self._read)
+        self.shelf = PostgresShelf(self._submit, self._lane)
         self.outbox = PostgresOutbox(
             self._submit, self._read, self._given, self._caller, lambda: self._moved([])
         )
@@ -300,6 +307,15 @@ class PostgresStore:
     async def _read(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         self._check()
         return await self._link.read(sql, params)
+
+    def _lane(self, sql: str) -> Question:
+        lane = Lane(self._link, sql)
+
+        async def ask(*params: Any) -> list[tuple[Any, ...]]:
+            self._check()
+            return await lane.ask(*params)
+
+        return ask
 
     async def _submit(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         self._check()

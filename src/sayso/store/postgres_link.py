@@ -5,7 +5,7 @@ Rule 2: nothing waits without an end: the server has limits, and after those the
 Rule 3: no connection is used on a server that could lose what it has acknowledged.
 Rule 4: whoever is cancelled stops waiting, and the statement goes on by itself. On Python 3.11 the
 driver now and then swallows a cancellation, and a task that was to end would go on for ever.
-Rule 5: a statement is planned once a connection, as planning takes longer than carrying it out.
+Rule 5: a question is planned once a connection, as planning takes longer than answering it.
 That may be while the tables are still empty, so whatever pays only for small ones is not on offer:
 for each statement there is an index that gives its rows in their order.
 """
@@ -46,6 +46,7 @@ select
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('jit', 'off', false),
     set_config('plan_cache_mode', 'force_generic_plan', false),
+    set_config('max_parallel_workers_per_gather', '0', false),
     set_config('enable_seqscan', 'off', false),
     set_config('enable_bitmapscan', 'off', false),
     set_config('enable_sort', 'off', false),
@@ -75,7 +76,7 @@ class Link:
         self._under_way: set[asyncio.Task[Any]] = set()
         self._pool: AsyncConnectionPool[Conn] = AsyncConnectionPool(
             address.conninfo,
-            kwargs={"autocommit": True, "prepare_threshold": 0},
+            kwargs={"autocommit": True},
             min_size=1,
             max_size=pool_max,
             open=False,
@@ -123,9 +124,12 @@ class Link:
     async def write(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
         carried out even if nobody awaits its answer any more.
+
+        It is never prepared: that would be an exchange of its own, after whose loss nothing was
+        written, and the writes are calls of functions that keep their plans.
         """
         try:
-            return await self._by_itself(sql, params)
+            return await self._by_itself(sql, params, prepare=False)
         except _Cut as cut:
             raise lost(cut.error, self.name, self.address.password) from None
 
@@ -137,8 +141,10 @@ class Link:
         finally:
             handle.cancel()
 
-    async def _by_itself(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
-        task = asyncio.create_task(self._run(sql, params))
+    async def _by_itself(
+        self, sql: str, params: Params, *, prepare: bool = True
+    ) -> list[tuple[Any, ...]]:
+        task = asyncio.create_task(self._run(sql, params, prepare))
         self._under_way.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
@@ -148,9 +154,9 @@ class Link:
         if not task.cancelled():
             task.exception()  # Nobody has to be told twice that nobody listened.
 
-    async def _run(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+    async def _run(self, sql: str, params: Params, prepare: bool) -> list[tuple[Any, ...]]:  # noqa: FBT001
         async def do(conn: Conn) -> list[tuple[Any, ...]]:
-            cursor = await conn.execute(sql.encode(), params, binary=True)
+            cursor = await conn.execute(sql.encode(), params, binary=True, prepare=prepare)
             return await cursor.fetchall() if cursor.description else []
 
         try:

@@ -23,9 +23,20 @@ from sayso.store.outbox import (
 from sayso.store.seal import KeptSeal, Leaf, Seal, check_next, read_seal
 from sayso.store.shelf import Item, check_name, check_page, check_put, check_rev, check_stale
 
-_GET = "select id, rev, data from shelf where project = %s and kind = %s and id = %s"
+_GET = """
+select q.o, s.id, s.rev, s.data
+from unnest(%s::text[], %s::text[], %s::text[]) with ordinality q (project, kind, id, o)
+join shelf s on s.project = q.project and s.kind = q.kind and s.id = q.id
+"""
 _LIST = """
-select id, rev, data from shelf where project = %s and kind = %s and id > %s order by id limit %s
+select q.o, s.id, s.rev, s.data
+from unnest(%s::text[], %s::text[], %s::text[], %s::bigint[])
+    with ordinality q (project, kind, after, most, o)
+cross join lateral (
+    select id, rev, data from shelf
+    where project = q.project and kind = q.kind and id > q.after order by id limit q.most
+) s
+order by q.o, s.id
 """
 _PUT = "select there, made from shelf_put(%s::text, %s::text, %s::text, %b::bytea, %s::bigint)"
 _DROP = "select shelf_drop(%s::text, %s::text, %s::text, %s::bigint)"
@@ -73,16 +84,23 @@ class Ask(Protocol):
     async def __call__(self, sql: str, params: Any = ()) -> Rows: ...
 
 
+class Question(Protocol):
+    """Reads, together with whoever asks the same way."""
+
+    async def __call__(self, *params: Any) -> Rows: ...
+
+
 class PostgresShelf:
     """Keeps items."""
 
-    def __init__(self, submit: Ask, read: Ask) -> None:
+    def __init__(self, submit: Ask, lane: Callable[[str], Question]) -> None:
         self._submit = submit
-        self._read = read
+        self._get = lane(_GET)
+        self._list = lane(_LIST)
 
     async def get(self, project: str, kind: str, id: str) -> Item | None:
         check_name(project, kind, id)
-        found = await self._read(_GET, (project, kind, id))
+        found = await self._get(project, kind, id)
         return _item(project, kind, found[0]) if found else None
 
     async def put(self, project: str, kind: str, id: str, data: bytes, *, rev: int) -> Item:
@@ -95,7 +113,7 @@ class PostgresShelf:
         self, project: str, kind: str, *, after: str | None = None, limit: int = 50
     ) -> builtins.list[Item]:
         limit = check_page(project, kind, after, limit)
-        found = await self._read(_LIST, (project, kind, after or "", limit))
+        found = await self._list(project, kind, after or "", limit)
         return [_item(project, kind, row) for row in found]
 
     async def drop(self, project: str, kind: str, id: str, *, rev: int | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
 
 _RUN = """
@@ -17,11 +18,18 @@ id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, 
 """
 _ENTRY = "{0}.seq, {0}.position, {0}.id, {0}.at, {0}.salt, {0}.payload, {0}.hash"
 _E = _ENTRY.format("j")
-_LOAD = f"select {_RUN} from runs where id = %s"
+_LOAD = f"""
+select q.o, {_RUN} from unnest(%s::text[]) with ordinality q (asked, o) join runs on id = q.asked
+"""
 _THREAD = f"select {_RUN} from runs where project = %s and thread = %s order by k desc limit 1"
 _JOURNAL = f"""
-select {_E} from runs r join journal j on j.run = r.k
-where r.id = %s and j.seq > %s order by j.seq limit %s
+select q.o, {_E} from unnest(%s::text[], %s::bigint[], %s::bigint[])
+    with ordinality q (asked, after, most, o)
+join runs r on r.id = q.asked
+cross join lateral (
+    select * from journal where run = r.k and seq > q.after order by seq limit q.most
+) j
+order by q.o, j.seq
 """
 _ENTRIES = f"""
 select {_E} from runs r join journal j on j.run = r.k
@@ -123,9 +131,9 @@ order by 1, 2 limit %(limit)s)
 def _listed(picked: str) -> str:
     source = f"""
     (select * from ({picked}) x order by opened, n limit %(limit)s) p
-    join holds h on h.run = p.run and h.n = p.n
+    cross join lateral (select * from holds where run = p.run and n = p.n offset 0) h
     """
-    return _HOLD.format(source=source) + "order by h.opened, h.n"
+    return _HOLD.format(source=source) + "order by p.opened, p.n"
 
 
 _LISTS = {
@@ -141,15 +149,17 @@ class Reader:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._rows = Lane(link, _LOAD)
+        self._journals = Lane(link, _JOURNAL)
 
     async def load(self, run_id: str) -> RunRow | None:
-        return _first_run(await self._link.read(_LOAD, (run_id,)))
+        return _first_run(await self._rows.ask(run_id))
 
     async def thread(self, project: str, thread: str) -> RunRow | None:
         return _first_run(await self._link.read(_THREAD, (project, thread)))
 
     async def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
-        found = await self._link.read(_JOURNAL, (run_id, after, page_size(limit)))
+        found = await self._journals.ask(run_id, after, page_size(limit))
         return [entry_of(run_id, row) for row in found]
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
