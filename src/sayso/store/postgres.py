@@ -34,11 +34,11 @@ from sayso.store.base import (
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
-from sayso.store.postgres_address import read_address
+from sayso.store.postgres_address import SCHEMA, read_address
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
-from sayso.store.postgres_migrate import migrate, released
+from sayso.store.postgres_migrate import check, migrate, released
 from sayso.store.postgres_pen import write_down
 from sayso.store.postgres_ports import PostgresDoor, PostgresOutbox, PostgresSeals, PostgresShelf
 from sayso.store.postgres_proof import Proofs
@@ -104,25 +104,31 @@ class PostgresStore:
         cls,
         url: str,
         *,
-        schema: str = "sayso",
+        schema: str = SCHEMA,
+        make: bool = True,
         pool_max: int = POOL_MAX,
         clock: Clock | None = None,
         listen: bool = True,
         lease_ms: int = LEASE_MS,
         patience_s: float = PATIENCE_S,
         proof_dir: str | None = None,
+        steps: Sequence[str] | None = None,
     ) -> Self:
-        """Open a schema of a database, or make one. It accepts work when this returns.
+        """Open a schema of a database, or make one, unless `make` is False. It accepts work when
+        this returns.
 
-        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreReadOnly`
-        or another `StoreError` if what is there cannot be used, or would not be safe to use. All
-        parameters from `clock` on are there for tests: a clock, no ear, another lease, an
-        impatient writer, and another place for the proofs of death.
+        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
+        `StoreReadOnly` or another `StoreError` if what is there cannot be used, or would not be
+        safe to use. All parameters from `clock` on are there for tests: a clock, no ear, another
+        lease, an impatient writer, another place for the proofs of death, and other migrations.
         """
-        link = Link(read_address(url, schema), pool_max=pool_max, patience_s=patience_s)
+        steps = released() if steps is None else steps
+        address = read_address(url, schema)
+        link = Link(address, pool_max=pool_max, patience_s=patience_s, knows=len(steps))
         conn = await link.connect()
         try:
-            store_id = await migrate(conn, link.name, schema, released())
+            ready = migrate if make else check
+            store_id = await ready(conn, link.name, address.schema, steps)
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:

@@ -9,11 +9,13 @@ import psycopg
 from sayso.errors import (
     BadValue,
     CommitUnknown,
+    NotKeeper,
     SaysoError,
     StoreBusy,
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreNewer,
     StoreReadOnly,
 )
 
@@ -56,6 +58,10 @@ def from_state(state: str, text: str, name: str) -> SaysoError:
             return StoreFull(f"the disk of {name!r} is full; nothing was written")
         case "25006":
             return StoreReadOnly(f"{name!r} cannot be written to: {text}")
+        case "SY007":
+            return StoreNewer(f"{name!r} was brought up by a newer Sayso: {text}; upgrade this one")
+        case "SY008":
+            return NotKeeper(f"{text} in {name!r}: use an address with that role")
         case "42501":
             return StoreReadOnly(f"this user may not do that in {name!r}: {text}; grant it")
         case "":

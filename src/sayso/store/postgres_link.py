@@ -20,9 +20,17 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from sayso.errors import SaysoError, StoreClosed, StoreError, StoreReadOnly
+from sayso.errors import (
+    SaysoError,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+    StoreReadOnly,
+)
 from sayso.store.postgres_address import CONNECT_S, Address
 from sayso.store.postgres_error import lost, translate, unreachable
+from sayso.store.postgres_migrate import released
 
 LOCK_S = 10.0
 """How long a statement waits for its turn."""
@@ -41,7 +49,8 @@ select
     set_config('statement_timeout', %(statement)s, false),
     set_config('idle_in_transaction_session_timeout', %(statement)s, false),
     set_config('default_transaction_isolation', 'read committed', false),
-    set_config('jit', 'off', false)
+    set_config('jit', 'off', false),
+    set_config('sayso.knows', %(knows)s, false)
 """
 _SETTINGS = """
 select current_setting('fsync'), current_setting('full_page_writes'),
@@ -58,9 +67,14 @@ Params: TypeAlias = Sequence[Any] | Mapping[str, Any]
 class Link:
     """A pool of connections to one store."""
 
-    def __init__(self, address: Address, *, pool_max: int, patience_s: float) -> None:
+    def __init__(
+        self, address: Address, *, pool_max: int, patience_s: float, knows: int | None = None
+    ) -> None:
         self.address = address
         self.name = address.name
+        self._knows = len(released()) if knows is None else knows
+        self._newer = ""
+        """Why this code may not use the store any more; empty while it may."""
         self._patience_s = patience_s
         self._fault: BaseException | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -129,6 +143,8 @@ class Link:
             handle.cancel()
 
     async def _by_itself(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        if self._newer:
+            raise StoreNewer(self._newer)
         task = asyncio.create_task(self._run(sql, params))
         self._under_way.add(task)
         task.add_done_callback(self._over)
@@ -156,9 +172,22 @@ class Link:
             # Whoever is thrown out may have been waiting for the disk of a standby.
             if conn.closed:
                 raise _Cut(error) from None
-            raise translate(error, self.name, password=self.address.password) from None
+            raise await self._explain(conn, error) from None
         finally:
             await self._pool.putconn(conn)
+
+    async def _explain(self, conn: Conn, error: BaseException) -> SaysoError:
+        found = translate(error, self.name, password=self.address.password)
+        if isinstance(found, StoreDamaged):
+            # What is not there any more may have been taken away by a newer version.
+            try:
+                await self.use(conn, lambda conn: conn.execute("select check_code()"))
+            except psycopg.Error as newer:
+                if newer.sqlstate == "SY007":
+                    found = translate(newer, self.name)
+        if isinstance(found, StoreNewer):
+            self._newer = str(found)
+        return found
 
     def _away(self, error: BaseException) -> SaysoError:
         fault, self._fault = self._fault, None
@@ -185,6 +214,7 @@ class Link:
                 "path": f"{self.address.schema}, pg_temp",
                 "lock": f"{LOCK_S * 1000:.0f}",
                 "statement": f"{STATEMENT_S * 1000:.0f}",
+                "knows": str(self._knows),
             }
             await conn.execute(_SET_UP, settings)
             found = await (await conn.execute(_SETTINGS)).fetchone()
