@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import psycopg
 from psycopg import sql
 
-from sayso.errors import NotOurStore, StoreNewer, StoreOlder
+from sayso.errors import NotOurStore, StoreBusy, StoreNewer, StoreOlder
 from sayso.store.postgres_role import regrant
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 
 LOCK_MS = 2000
 """How long a migration waits for a lock: whoever comes after it waits behind it, readers too."""
-TRIES_MAX = 15
-"""How often it tries to get one,"""
 PAUSE_S = 0.2
-"""and how long it lets others go before."""
-_LOCK = 1398110580
+"""How long it lets others go before until it tries again,"""
+WAIT_S = 30.0
+"""and for how long it does so."""
+_TRY = "select 1 where pg_try_advisory_lock(1398110580, hashtext(%s))"
+_TRY_FOR_STEP = "select 1 where pg_try_advisory_xact_lock(1398110580, hashtext(%s))"
+_LET_GO = "select pg_advisory_unlock(1398110580, hashtext(%s))"
 _TAKE_TURN = """
 select pg_advisory_xact_lock(1398110579, oid::integer) from pg_namespace where nspname = %s
 """
@@ -140,26 +143,29 @@ async def migrate(
     Whoever lacks the rights for it is told `StoreOlder`. Code may be older than what is there, if
     that says so.
     """
-    tries = 0
+    until = time.monotonic() + WAIT_S
     while True:
         found = await look(conn, name, schema, steps)
         if found.version >= len(steps):
             return found.id
         step = read_step(steps[found.version], found.version + 1)
-        if progress is not None:
-            progress(f"migration {step.number} of {len(steps)}")
         try:
-            await (_apply_online if step.online else _apply)(conn, name, schema, step)
-        except psycopg.errors.LockNotAvailable:
-            # Somebody uses what is to be changed, or migrates: everyone else goes first.
-            tries += 1
-            if tries == TRIES_MAX:
-                raise
-            await asyncio.sleep(PAUSE_S)
+            if await (_apply_online if step.online else _apply)(conn, name, schema, step):
+                until = time.monotonic() + WAIT_S
+                if progress is not None:
+                    progress(f"migration {step.number} of {len(steps)} is done")
+                continue
+        except psycopg.errors.LockNotAvailable as error:
+            said = f"what is to be changed is in use: {error}"
         except psycopg.errors.InsufficientPrivilege:
             if found.version == 0:
                 raise
             raise _older(name, found.version, len(steps)) from None
+        else:
+            said = "another process migrates it"
+        if time.monotonic() >= until:
+            raise StoreBusy(f"{name!r} cannot be brought up now, {said}; nothing was written")
+        await asyncio.sleep(PAUSE_S)
 
 
 def _older(name: str, version: int, known: int) -> StoreOlder:
@@ -169,13 +175,15 @@ def _older(name: str, version: int, known: int) -> StoreOlder:
     )
 
 
-async def _apply(conn: Conn, name: str, schema: str, step: Step) -> None:
+async def _apply(conn: Conn, name: str, schema: str, step: Step) -> bool:
+    """Do it, one process at a time; tell whether nobody else was at it."""
     async with conn.transaction():
-        await conn.execute(_BOUNDS, (str(LOCK_MS), True))
-        # One at a time: another process may be about to do the same.
-        await conn.execute("select pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, schema))
+        # Nobody waits for this lock: an index that is built waits for whoever is waiting.
+        if not await _one(conn, _TRY_FOR_STEP, schema):
+            return False
         if (await _look(conn, name, schema)).version != step.number - 1:
-            return
+            return False
+        await conn.execute(_BOUNDS, (str(LOCK_MS), True))
         if step.since == step.number and step.number > 1:
             # Who is writing now is not cut off, and who writes next finds out.
             await conn.execute(_TAKE_TURN, (schema,))
@@ -183,18 +191,18 @@ async def _apply(conn: Conn, name: str, schema: str, step: Step) -> None:
             await conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
         await conn.execute(step.text.encode())
         await _note(conn, schema, step)
+    return True
 
 
-async def _apply_online(conn: Conn, name: str, schema: str, step: Step) -> None:
-    """Do statement after statement: each of them is there or not when it is begun again."""
-    lock = (_LOCK, schema)
-    await conn.execute(_BOUNDS, (str(LOCK_MS), False))
-    await conn.execute("select pg_advisory_lock(%s, hashtext(%s))", lock)
+async def _apply_online(conn: Conn, name: str, schema: str, step: Step) -> bool:
+    """Do it statement by statement: each of them is there or not when it is begun again."""
+    if not await _one(conn, _TRY, schema):
+        return False
     try:
-        # Building an index keeps nobody waiting, however long it waits for others.
-        await conn.execute("set lock_timeout = 0")
         if (await _look(conn, name, schema)).version != step.number - 1:
-            return
+            return False
+        # Building an index keeps nobody waiting, however long it waits for others.
+        await conn.execute(_BOUNDS, ("0", False))
         # Left behind by whoever died while building one, which counts as being there.
         cursor = await conn.execute(_INVALID, (schema,))
         for (index,) in await cursor.fetchall():
@@ -207,7 +215,8 @@ async def _apply_online(conn: Conn, name: str, schema: str, step: Step) -> None:
             await _note(conn, schema, step)
     finally:
         if not conn.closed:
-            await conn.execute("select pg_advisory_unlock(%s, hashtext(%s))", lock)
+            await _one(conn, _LET_GO, schema)
+    return True
 
 
 async def _note(conn: Conn, schema: str, step: Step) -> None:
