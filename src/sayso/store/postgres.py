@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import psycopg
 
+from sayso.domain.run import FOLD
 from sayso.errors import SaysoError, StoreClosed, StoreError, StoreForked
 from sayso.store.admit import check_shape, page_size
 from sayso.store.base import (
@@ -50,6 +51,7 @@ _CLAIM = """
 with free as materialized (
     select k from runs where status = 'running' and owner = ''
         and (%(agents)s::text[] is null or agent = any(%(agents)s::text[]))
+        and fold <= %(fold)s
     order by k limit %(limit)s for update skip locked
 )
 update runs r set owner = %(worker)s from free where r.k = free.k returning r.k, r.id
@@ -214,7 +216,7 @@ class PostgresStore:
         self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
     ) -> list[str]:
         mine = None if agents is None else list(agents)
-        params = {"worker": worker, "agents": mine, "limit": page_size(limit)}
+        params = {"worker": worker, "agents": mine, "fold": FOLD, "limit": page_size(limit)}
         return [run_id for _, run_id in sorted(await self._submit(_CLAIM, params))]
 
     async def lost(
