@@ -172,3 +172,48 @@ def test_a_store_that_is_named_wrong_is_said_so_without_the_password(run, args, 
 
 def test_a_bad_variable_is_named(run):
     assert "SAYSO_STORE" in run("show", SAYSO_STORE="nowhere.db", code=2).stderr
+
+
+def test_a_store_is_migrated_and_says_how_far_it_is(run, postgres):
+    url = postgres.database()
+
+    pending = run("migrate", url, "--check", code=1)
+    assert "version 0 of" in pending.stdout
+    assert _schemas(postgres, url) == []
+    made = run("migrate", url)
+    assert "brought from version 0 to" in made.stdout
+    assert "migration 1 of" in made.stderr
+    assert "nothing is pending" in run("migrate", "--check", SAYSO_STORE=url).stdout
+    assert "already" in run("migrate", url).stdout
+
+
+def test_roles_are_given_their_rights(run, postgres):
+    url, name = postgres.database(), postgres.schema()
+    postgres.execute(f"create role {name}_app; create role {name}_keeper")
+
+    said = run("migrate", url, "--app-role", f"{name}_app", "--keeper-role", f"{name}_keeper")
+
+    assert f"{name}_app and {name}_keeper may use it" in said.stdout
+    assert "create role" in run("migrate", url, "--app-role", "nobody_x", code=2).stderr
+    assert "--check" in run("migrate", url, "--app-role", f"{name}_app", "--check", code=2).stderr
+
+
+def test_a_file_is_migrated_and_has_no_roles(run, tmp_path):
+    with Sayso(tmp_path / "pay.db", work=False):
+        pass
+
+    assert "nothing is pending" in run("migrate", "pay.db", "--check").stdout
+    assert "already" in run("migrate", "sqlite:///pay.db").stdout
+    assert "no roles" in run("migrate", "pay.db", "--app-role", "ann", code=2).stderr
+    (tmp_path / "other.db").write_bytes(b"x" * 100)
+    assert "is not a database" in run("migrate", "other.db", "--check", code=2).stderr
+
+
+def test_a_store_of_an_older_sayso_is_shown_only_once_it_was_migrated(run, postgres):
+    url = postgres.database()
+    run("migrate", url)
+    name = url.partition("///")[2].partition("?")[0]
+    postgres.execute("update sayso.store set version = 1, since = 1", name)
+
+    assert "sayso migrate" in run("show", url, code=2).stderr
+    assert "sayso migrate" in run("doctor", "--store", url).stdout

@@ -154,6 +154,19 @@ def test_a_call_that_takes_too_long_is_cut_off_and_said_so(place, drain, code):
         assert desk.run(run_id).view().status == "running"
 
 
+def test_a_worker_ends_when_its_store_is_for_newer_code(place, postgres):
+    url = postgres.database()
+    with working(place, "--store", url) as worker:
+        worker.stdout.readline()
+        name = url.partition("///")[2].partition("?")[0]
+        postgres.execute("update sayso.store set version = 99, since = 99", name)
+        _, words = worker.communicate(timeout=PATIENCE_S)
+
+    assert worker.returncode == 2
+    assert "was brought up by a newer Sayso" in words.splitlines()[-1]
+    assert "Traceback" not in words
+
+
 @pytest.mark.parametrize(
     "name, word",
     [

@@ -52,8 +52,11 @@ def migrate(
       sayso migrate postgresql://owner@db.internal/pay --check
       sayso migrate postgresql://owner@db.internal/pay --app-role pay_app --keeper-role pay_keeper
     """  # noqa: D301
-    roles: dict[Kind, str | None] = {"app": app_role, "keeper": keeper_role}
-    given = [(name, kind) for kind, name in roles.items() if name]
+    given: list[tuple[str, Kind]] = []
+    if app_role:
+        given.append((app_role, "app"))
+    if keeper_role:
+        given.append((keeper_role, "keeper"))
     if given and not is_shared(store.where):
         raise click.UsageError("a file has no roles: whoever may write it may do everything")
     if check and given:

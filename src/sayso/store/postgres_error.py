@@ -34,6 +34,9 @@ _OPENING: Mapping[str, str] = {
     "57P03": "it is starting or stopping: try again in a moment",
 }
 
+_PASSING = {"53300", "57P03"}
+"""What others end by going away, or by being there at last."""
+
 
 def translate(error: BaseException, name: str, *, password: str = "") -> SaysoError:
     """Say what went wrong with a store while it was used."""
@@ -75,7 +78,8 @@ def unreachable(error: BaseException, name: str, password: str = "") -> StoreErr
     text = said(error, password)
     state = getattr(error, "sqlstate", None) or _guess(text)
     if state in _OPENING:
-        return StoreError(f"{name!r} cannot be opened: {_OPENING[state]}")
+        kind = StoreBusy if state in _PASSING else StoreError
+        return kind(f"{name!r} cannot be opened: {_OPENING[state]}")
     if state:
         found = from_state(state, text, name)
         return found if isinstance(found, StoreError) else StoreError(str(found))

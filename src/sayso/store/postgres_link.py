@@ -22,6 +22,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from sayso.errors import (
     SaysoError,
+    StoreBusy,
     StoreClosed,
     StoreDamaged,
     StoreError,
@@ -164,8 +165,8 @@ class Link:
             conn = await self._pool.getconn()
         except PoolClosed:
             raise StoreClosed from None
-        except PoolTimeout as error:
-            raise self._away(error) from None
+        except PoolTimeout:
+            raise await self._away() from None
         try:
             return await self.use(conn, do)
         except (psycopg.Error, UnicodeEncodeError) as error:
@@ -189,14 +190,18 @@ class Link:
             self._newer = str(found)
         return found
 
-    def _away(self, error: BaseException) -> SaysoError:
+    async def _away(self) -> SaysoError:
+        """Say why no connection was to be had: one more is tried, which finds out."""
         fault, self._fault = self._fault, None
         if isinstance(fault, SaysoError):
             return fault
-        found = fault or error
-        return StoreError(
-            f"{self.name!r} cannot be reached: "
-            f"{unreachable(found, self.name, self.address.password)}; nothing was written"
+        try:
+            await (await self.connect()).close()
+        except SaysoError as error:
+            return type(error)(f"{error}; nothing was written")
+        return StoreBusy(
+            f"all {self._pool.max_size} connections to {self.name!r} were in use for too long; "
+            "nothing was written"
         )
 
     async def _configure(self, conn: Conn) -> None:
