@@ -211,6 +211,32 @@ def _invalid(postgres: Cluster, url: str) -> list:
     return postgres.execute("select 1 from pg_index where not indisvalid", _name(url))
 
 
+async def test_whoever_is_killed_in_a_long_statement_keeps_nobody_out(postgres, url):
+    await bring_up(url)
+    slow = f"{ADDS}; select pg_sleep(100)"
+    child = """
+import asyncio, sys
+from sayso.store.postgres_migrate import released
+from sayso.store.postgres_upkeep import bring_up
+asyncio.run(bring_up(sys.argv[1], steps=(*released(), sys.argv[2])))
+"""
+    under_way = f"""
+    select 1 from pg_stat_activity
+    where datname = '{_name(url)}' and query ~ 'pg_sleep' and state = 'active'
+        and pid <> pg_backend_pid()
+    """
+    with subprocess.Popen([sys.executable, "-c", child, url, slow]) as migrating:
+        end = time.monotonic() + _PATIENCE_S
+        while not postgres.execute(under_way):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.02)
+        migrating.kill()
+
+    await bring_up(url, steps=(*released(), ADDS))
+
+    assert await versions(url, (*released(), ADDS)) == (NOW + 1, NOW + 1)
+
+
 async def test_two_who_migrate_at_once_do_it_once(url):
     steps = (*released(), ADDS, ONLINE, BREAKS)
 

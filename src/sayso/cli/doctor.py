@@ -90,7 +90,7 @@ async def _examine(app: Sayso | None, store: Place | None, *, upgrade: bool) -> 
         await looking.open()
     except SaysoError as error:
         text = f"the store cannot be opened: {explain(error)}."
-        level = "note" if isinstance(error, StoreOlder) else "problem"
+        level = "warning" if isinstance(error, StoreOlder) else "problem"
         return await _without_store(looking, Finding(name="store", level=level, text=text))
     try:
         if not sys.stderr.isatty():

@@ -70,6 +70,8 @@ def migrate(
         many = "1 migration is" if left == 1 else f"{left} migrations are"
         click.echo(f"{name}: version {have} of {known}, {many} pending.")
         ctx.exit(PENDING)
+    if left > 0:
+        click.echo(f"{left} migration{'' if left == 1 else 's'} to be done", err=True)
     asyncio.run(_migrate(store, given))
     brought = f"brought from version {have} to {known}" if left > 0 else f"version {have} already"
     rights = f"; {' and '.join(plain(name) for name, _ in given)} may use it" if given else ""

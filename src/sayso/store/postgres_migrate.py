@@ -65,8 +65,13 @@ join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relkind = 'i' and not i.indisvalid
 """
 _BOUNDS = """
-select set_config('lock_timeout', %s, one.step), set_config('statement_timeout', '0', one.step)
+select set_config('lock_timeout', %s, one.step), set_config('statement_timeout', '0', one.step),
+    case when version() like '%%linux%%'
+        then set_config('client_connection_check_interval', '1000', one.step) end
 from (select %s::boolean as step) one
+"""
+"""Where it can, the server looks whether it still works for somebody: it would otherwise finish a
+statement that takes an hour, and keep everybody else out, for a process that was killed.
 """
 _SAYS = re.compile(r"^-- sayso: (?:(online)|compatible from (\d+))$", re.MULTILINE)
 
