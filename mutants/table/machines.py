@@ -145,6 +145,13 @@ MUTANTS = (
         test=_NEWER + "test_a_run_with_an_unknown_event_is_left_alone",
     ),
     Mutant(
+        name="what newer code writes cuts a call off",
+        file="engine/loop.py",
+        old="            return False  # What is under way is waited for.\n",
+        new="            raise\n",
+        test=_NEWER + "test_a_call_under_way_is_not_cut_off_by_what_newer_code_writes",
+    ),
+    Mutant(
         name="a pool that is used up is out of reach",
         file="store/postgres_link.py",
         old="        return StoreBusy(\n",

@@ -3,6 +3,7 @@
 A newer Sayso is this one with a higher fold number, or an event that this one does not know.
 """
 
+import asyncio
 import logging
 import os
 
@@ -113,7 +114,36 @@ async def test_a_run_with_an_unknown_event_is_left_alone(where, caplog):
     assert "Traceback" not in caplog.text
 
 
-async def _unknown(desk: Sayso) -> Write:
+async def test_a_call_under_way_is_not_cut_off_by_what_newer_code_writes(where, caplog):
+    caplog.set_level(logging.WARNING)
+    go, done = asyncio.Event(), list[str]()
+
+    @tool(effect="once")
+    async def pay() -> str:
+        done.append("begun")
+        await go.wait()
+        done.append("ended")
+        return "paid"
+
+    agent = Agent("teller", model=ScriptedModel([call("pay"), say("Paid.")]), tools=[pay])
+    async with Sayso(where, work=False) as newer, Sayso(where, agents=[agent]) as app:
+        await app.start("teller", "x", by="mira", id="run_1")
+        await until(lambda: done)
+        await newer.store.append(await _unknown(newer, fold=FOLD + 1))
+        await until(lambda: "run_1 is left alone" in caplog.text)
+        assert done == ["begun"]
+        go.set()
+        await until(lambda: done == ["begun", "ended"])
+        seen = await newer.store.load("run_1")
+
+    async with Sayso(where, work=False) as desk:
+        row = await desk.store.load("run_1")
+    # Nothing more was written, and once this worker was gone nobody has it: newer code asks.
+    assert (row.seq, row.last, row.status, row.owner) == (seen.seq, seen.last, "running", "")
+    assert caplog.text.count("run_1 is left alone") == 1
+
+
+async def _unknown(desk: Sayso, fold: int = FOLD) -> Write:
     row = await desk.store.load("run_1")
     state = codec.encode_run(replace(codec.decode_run(row.state), seq=row.seq + 1))
     return Write(
@@ -125,7 +155,8 @@ async def _unknown(desk: Sayso) -> Write:
         agent=row.agent,
         thread=row.thread,
         status=row.status,
-        fold=row.fold,
+        fold=fold,
         state=state,
         due_at=row.due_at,
+        owner_was=row.owner,
     )

@@ -21,6 +21,7 @@ from sayso.store.postgres import PostgresStore
 from sayso.store.postgres_address import read_address
 from sayso.store.postgres_link import Link
 from sayso.store.postgres_migrate import migrate, released
+from sayso.store.postgres_upkeep import versions
 from sayso.testing.contract import refused, write
 from tests.postgres import Cluster, cluster
 
@@ -104,6 +105,7 @@ async def test_a_newer_store_is_refused(postgres, url):
     postgres.execute("update sayso.store set version = 99, since = 99", name)
 
     assert "upgrade" in str(await refused(StoreNewer, PostgresStore.open(url)))
+    await refused(StoreNewer, versions(url))
 
 
 @pytest.mark.parametrize(

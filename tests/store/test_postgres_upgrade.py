@@ -252,7 +252,8 @@ async def test_a_migration_does_not_keep_everybody_waiting(postgres, url, monkey
     with psycopg.connect(postgres.url(_name(url))) as reader:
         reader.execute("select * from sayso.runs")
 
-        error = await refused(StoreBusy, bring_up(url, steps=(*released(), ADDS)))
+        async with asyncio.timeout(20):
+            error = await refused(StoreBusy, bring_up(url, steps=(*released(), ADDS)))
         assert "nothing was written" in str(error)
         await store.append(write())
 

