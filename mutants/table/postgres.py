@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         name="a migration can be half there",
         file="store/postgres_migrate.py",
-        old="async with conn.transaction():",
-        new="if True:",
+        old="    async with conn.transaction():\n        # Nobody",
+        new="    if True:\n        # Nobody",
         test=_OPEN + "test_whoever_dies_in_a_migration_leaves_it_as_it_was",
     ),
     Mutant(

@@ -44,11 +44,13 @@
     |   +-- StoreBusy           others kept the store for too long
     |   +-- StoreFull
     |   +-- StoreReadOnly
+    |   |   +-- NotKeeper       this role of the database may only add to the journal
     |   +-- StoreClosed
     |   +-- StoreForked         the store was opened before a fork
     |   +-- StoreDamaged        not readable as what it claims to be
     |   +-- NotOurStore         a file of another program
     |   +-- StoreNewer          written by a newer Sayso
+    |   +-- StoreOlder          a database to be brought up by `sayso migrate` first
     |   +-- BrokenChain         the journal was changed after it was written
     +-- IllegalEvent            an event that the state machine does not allow
     +-- NotUnderstood           stored or received data this version cannot read
@@ -282,6 +284,10 @@ class StoreReadOnly(StoreError):
     """The store cannot be written to."""
 
 
+class NotKeeper(StoreReadOnly):
+    """This role of the database may only add to the journal: erasing is for the keeper's."""
+
+
 class StoreClosed(StoreError):
     """The store is closed."""
 
@@ -300,6 +306,10 @@ class NotOurStore(StoreError):
 
 class StoreNewer(StoreError):
     """The store was written by a newer version of Sayso; upgrade this one."""
+
+
+class StoreOlder(StoreError):
+    """The store was written by an older version of Sayso: run `sayso migrate` first."""
 
 
 class BrokenChain(StoreError):

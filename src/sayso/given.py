@@ -12,7 +12,7 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool
+from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool, NotOurStore
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 
@@ -77,39 +77,68 @@ def read_trust(keys: Iterable[str] | None) -> Trust | None:
     return Trust(keys)
 
 
-async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
-    """Open the store that a path, an address or a store object names."""
-    if not isinstance(where, str | Path):
-        if not hasattr(where, "append"):
-            raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
-        return where
-    text = str(where)
-    if text == "memory:":
-        from sayso.store.memory import MemoryStore
+def is_shared(where: str) -> bool:
+    """Tell whether what is named is a database, which other machines may use as well."""
+    return where.startswith(("postgresql://", "postgres://"))
 
-        return MemoryStore(clock=clock)
+
+def read_where(text: str) -> tuple[str, str]:
+    """Read what names a store: as `open_store` takes it, and as it may be shown. `BadSetup` if it
+    names no kind of store that there is.
+    """
     if text in (":memory:", "memory"):
         raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
-    if text.startswith(("postgresql://", "postgres://")):
-        return await _open_postgres(text, clock)
+    if is_shared(text):
+        try:
+            from sayso.store.postgres_address import read_address
+        except ImportError as error:
+            raise _lacks(error) from None
+        return text, read_address(text).name
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
         raise BadSetup(
             f"{kind!r} is not a kind of store: use a path, 'memory:' or 'postgresql://...'"
         )
+    path = text.removeprefix("sqlite:///")
+    return path, path
+
+
+async def open_store(
+    where: str | Path | Store, clock: Clock | None = None, *, make: bool = True
+) -> Store:
+    """Open the store that a path, an address or a store object names. It is made if there is none,
+    unless `make` is False: `NotOurStore`, and `StoreOlder` for a database to be brought up first.
+    """
+    if not isinstance(where, str | Path):
+        if not hasattr(where, "append"):
+            raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
+        return where
+    text, _ = read_where(str(where))
+    if text == "memory:":
+        from sayso.store.memory import MemoryStore
+
+        return MemoryStore(clock=clock)
+    if is_shared(text):
+        return await _open_postgres(text, clock, make=make)
+    if not make and not (os.path.exists(text) and os.path.getsize(text)):  # noqa: ASYNC240, PTH110, PTH202
+        raise NotOurStore(f"there is no store of Sayso in {text!r}")
     from sayso.store.sqlite import SqliteStore
 
-    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
+    return await SqliteStore.open(text, clock=clock)
 
 
-async def _open_postgres(url: str, clock: Clock | None) -> Store:
+async def _open_postgres(url: str, clock: Clock | None, *, make: bool) -> Store:
     try:
         from sayso.store.postgres import PostgresStore
     except ImportError as error:
-        raise BadSetup(
-            f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
-        ) from None
-    return await PostgresStore.open(url, clock=clock)
+        raise _lacks(error) from None
+    return await PostgresStore.open(url, clock=clock, make=make)
+
+
+def _lacks(error: ImportError) -> BadSetup:
+    return BadSetup(
+        f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
+    )
 
 
 def read_agents(agents: Iterable[Driver]) -> dict[str, Driver]:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec.structs import replace
 
 from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
@@ -87,6 +89,8 @@ class Wired:
         self._where = store
         self._owns_store = isinstance(store, str | Path)
         """Whoever opened the store closes it."""
+        self._make = True
+        """Whether the store is made if there is none."""
         self._clock = clock
         self._project = project
         self._work = work
@@ -113,6 +117,8 @@ class Wired:
         self._sweeper: Sweeper | None = None
         self._courier: Courier | None = None
         self._dispatch: LocalDispatch | None = None
+        self._drained = True
+        """Whether, when it was closed, nothing under way had to be cut off."""
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -133,7 +139,7 @@ class Wired:
         for driver in self._drivers.values():
             if self._work and isinstance(driver, Agent):
                 driver.check_model()
-        store = await open_store(self._where, self._clock)
+        store = await open_store(self._where, self._clock, make=self._make)
         try:
             await self._wire(store)
         except BaseException:
@@ -160,27 +166,54 @@ class Wired:
             if self._dispatch is not None:
                 stack.callback(self._dispatch.close)
             if self._worker is not None:
-                stack.push_async_callback(self._worker.drain, self._drain_s)
+                stack.push_async_callback(self._drain, self._worker)
             if self._courier is not None:
                 stack.push_async_callback(self._courier.stop, self._drain_s)
             if self._sweeper is not None:
                 stack.push_async_callback(self._sweeper.stop)
 
-    async def serve(self) -> None:
-        """Work until SIGTERM or SIGINT, then drain. For processes that only work."""
+    async def _drain(self, worker: Worker) -> None:
+        self._drained = await worker.drain(self._drain_s)
+
+    async def serve(self, ready: Callable[[str], None] | None = None) -> bool:
+        """Work until SIGTERM or SIGINT, then drain; tell whether nothing had to be cut off. For
+        processes that only work. `ready` is told the worker's id when it is at work. A second
+        SIGINT waits for nothing. `StoreNewer` if a newer Sayso has brought the store up meanwhile.
+        """
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+
+        def interrupt() -> None:
+            stop.set()
+            loop.remove_signal_handler(signal.SIGINT)
+
         try:
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(name, stop.set)
+            loop.add_signal_handler(signal.SIGTERM, stop.set)
+            loop.add_signal_handler(signal.SIGINT, interrupt)
         except (NotImplementedError, RuntimeError, ValueError) as error:
             raise BadSetup(f"serve() is for a program's main thread: {error}") from error
         try:
             async with self:
-                await stop.wait()
+                if ready is not None:
+                    ready("" if self._worker is None else self._worker.id)
+                await self._until(stop)
         finally:
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
+        return self._drained
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        """Wait until this is to stop, or could not do anything any more."""
+        told = asyncio.ensure_future(stop.wait())
+        ends: list[asyncio.Future[Any]] = [told]
+        if self._worker is not None:
+            ends.append(self._worker.outdated)
+        try:
+            ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+        for end in ended:
+            end.result()
 
     async def _wire(self, store: Store) -> None:
         self._dispatch = LocalDispatch(store)
@@ -267,17 +300,49 @@ class Wired:
 W = TypeVar("W", bound=Wired)
 
 
-def only_looking(app: W, store: str | Path | None = None) -> W:
-    """Give an app, which must not be open, as one that only looks: it has no worker, and is over
-    another store if one is named. For commands that are given somebody's app.
+def only_looking(app: W, store: str | Path | None = None, *, make: bool = False) -> W:
+    """Give an app as one that only looks: it has no worker, and is over another store if one is
+    named. That is made or brought up only if `make` says so.
     """
+    other = _over(app, store)
+    other._work = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    other._make = make  # pyright: ignore[reportPrivateUsage]
+    return other
+
+
+def only_working(
+    app: W, store: str | Path | None = None, *, runs: int | None, drain_s: float | None
+) -> W:
+    """Give an app as one that only works, over another store, on so many runs at a time and
+    draining for so long if that is given. `BadSetup` if it could work on nothing.
+    """
+    other = _over(app, store)
+    if not other._work:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        raise BadSetup(
+            "this Sayso has work=False, and leaves the work to others: give it work=True"
+        )
+    if not works_for(other):
+        raise BadSetup("this Sayso has no agents and no tools, and so nothing to work on")
+    if runs is not None:
+        other._bounds = replace(other._bounds, runs_max=runs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if drain_s is not None:
+        other._drain_s = drain_s  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return other
+
+
+def _over(app: W, store: str | Path | None) -> W:
     if app._parts is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         raise BadSetup("this Sayso is open already")
     other = copy(app)
-    other._work = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if store is not None:
         other._where, other._owns_store = store, True  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return other
+
+
+def works_for(app: Wired) -> list[str]:
+    """Give the names of an app's agents, and of the tools for agents of others; it may be empty."""
+    agents = [name for name in app._drivers if name != SINGLE]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return agents or list(app._single.tools)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def where_is(app: Wired) -> str | Path | Store:

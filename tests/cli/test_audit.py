@@ -104,7 +104,7 @@ def test_what_is_no_store_is_left_alone(run_cli, tmp_path, content):
 
     assert checked.returncode == 2
     assert checked.stdout == ""
-    assert "name the file that `Sayso(...)` was opened with" in checked.stderr
+    assert "name the store that `Sayso(...)` was opened with" in checked.stderr
     assert len(checked.stderr.splitlines()) == 1
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]

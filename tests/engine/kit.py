@@ -26,6 +26,14 @@ if TYPE_CHECKING:  # The processes of `child.py` have no way to it.
 
 PATIENCE_S = 20.0
 """No wait in a test is longer; a run that needs it is stuck."""
+APP, KEEPER = "sayso_app", "sayso_keeper"
+_ROLES = f"""
+do $$ begin
+    create role {APP} login;
+    create role {KEEPER} login;
+exception when duplicate_object then null;
+end $$
+"""
 QUICK = Bounds(look_s=0.02, backoff_s=0.01, backoff_max_s=0.05)
 
 
@@ -85,6 +93,9 @@ class Place:
         self._memory: MemoryStore | None = None
         self.cluster = cluster
         self._schema = "" if cluster is None else cluster.schema()
+        self.role = APP
+        """As whom PostgreSQL is used: everything but erasing has to work as the app's role."""
+        self._made = False
 
     def another(self, root: Path) -> Place:
         """Make another place of the same kind."""
@@ -102,10 +113,16 @@ class Place:
 
     async def _postgres(self) -> Store:
         from sayso.store.postgres import PostgresStore
+        from sayso.store.postgres_upkeep import bring_up
 
         assert self.cluster is not None
+        if not self._made:
+            self.cluster.execute(_ROLES)
+            owner = f"{self.cluster.url('postgres')}#{self._schema}"
+            await bring_up(owner, roles=[(APP, "app"), (KEEPER, "keeper")])
+            self._made = True
         return await PostgresStore.open(
-            self.cluster.url("postgres"),
+            self.cluster.url("postgres", user=self.role),
             schema=self._schema,
             clock=self.clock,
             proof_dir=str(self.path.with_suffix(".workers")),

@@ -15,7 +15,7 @@ from sayso.store.views import moment
 from sayso.testing import call, say
 
 from .judge import judge
-from .kit import Place, agent, completed, held, journal
+from .kit import KEEPER, Place, agent, completed, held, journal
 
 BOSS = (user("boss"),)
 
@@ -245,6 +245,7 @@ async def test_to_have_happened_takes_a_result_or_a_note(place: Place) -> None:
 
 
 async def test_what_was_erased_of_a_doubt_says_so(place: Place) -> None:
+    place.role = KEEPER
     async with place.app(agent(script, pay)) as app:
         run = await app.start("teller", "pay", by="mira")
         doubt = await held(run)

@@ -21,6 +21,7 @@ from sayso.store.postgres import PostgresStore
 from sayso.store.postgres_address import read_address
 from sayso.store.postgres_link import Link
 from sayso.store.postgres_migrate import migrate, released
+from sayso.store.postgres_upkeep import versions
 from sayso.testing.contract import refused, write
 from tests.postgres import Cluster, cluster
 
@@ -101,9 +102,10 @@ async def test_whoever_dies_in_a_migration_leaves_it_as_it_was(postgres, url, mo
 async def test_a_newer_store_is_refused(postgres, url):
     await (await PostgresStore.open(url)).close()
     name = url.partition("///")[2].partition("?")[0]
-    postgres.execute("update sayso.store set version = 99", name)
+    postgres.execute("update sayso.store set version = 99, since = 99", name)
 
     assert "upgrade" in str(await refused(StoreNewer, PostgresStore.open(url)))
+    await refused(StoreNewer, versions(url))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +116,8 @@ async def test_a_newer_store_is_refused(postgres, url):
         "create schema sayso; create function sayso.f() returns int language sql as 'select 1'",
         """
         create schema sayso;
-        create table sayso.store (one bool, program text, version int, id uuid);
-        insert into sayso.store values (true, 'other', 1, gen_random_uuid())
+        create table sayso.store (one bool, program text, version int, since int, id uuid);
+        insert into sayso.store values (true, 'other', 1, 1, gen_random_uuid())
         """,
     ],
 )

@@ -30,8 +30,10 @@ _COMMANDS = (
     "doctor",
     "doubt",
     "export",
+    "migrate",
     "policy",
     "show",
+    "worker",
 )
 
 
@@ -100,13 +102,15 @@ def main(ctx: click.Context) -> None:
       sayso demo                      watch an agent be killed, decided on and resumed
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
-      sayso doubt HOLD --db pay.db    print what is known of a call in doubt
+      sayso doubt HOLD --store pay.db print what is known of a call in doubt
       sayso audit verify pay.db       check that no journal was changed
       sayso audit export pay.db       write who decided what
-      sayso export RUN --db pay.db    write a whole run as signed JSON
-      sayso adopt FILE --db pay.db    take in a run from another store
+      sayso export RUN --store pay.db write a whole run as signed JSON
+      sayso adopt FILE --store pay.db take in a run from another store
       sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over
+      sayso worker pay:app            work on what an app's agents have to do
+      sayso migrate STORE             bring the schema of a database up
       sayso desk-key new desk.key     make a key that signs what people decide
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):

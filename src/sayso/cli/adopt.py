@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from sayso.app import Sayso
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_option
 from sayso.domain.value import Principal
 from sayso.engine.adopt import adopt_run
 from sayso.errors import BadExport
 from sayso.store.export import BYTES_MAX
 
 _WHO = Principal(kind="service", id="cli")
-"""Whoever can write the file: the journal cannot know more than that."""
+"""Whoever can write the store: the journal cannot know more than that."""
 _INDENTED = 4
 """How much larger a file may be than what is in it."""
 
 
 @click.command(short_help="Take in a run that was exported from another store.")
 @click.argument("file", type=click.File("rb"))
-@click.option("--db", type=STORE, required=True, help="The store that takes it in.")
-def adopt(file: BinaryIO, db: Path) -> None:
+@store_option("The store that takes it in.")
+def adopt(file: BinaryIO, store: Place) -> None:
     """Take the run in FILE into a store, and print its id. FILE is what `sayso export` wrote, or -
     for standard input.
 
@@ -34,10 +33,10 @@ def adopt(file: BinaryIO, db: Path) -> None:
 
     \b
     Examples:
-      sayso adopt run.json --db other.db
-      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --db pay.db | sayso adopt - --db other.db
+      sayso adopt run.json --store other.db
+      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --store pay.db | sayso adopt - --store other.db
     """  # noqa: D301
-    click.echo(asyncio.run(_adopt(_read(file), db)))
+    click.echo(asyncio.run(_adopt(_read(file), store)))
 
 
 def _read(file: BinaryIO) -> Any:
@@ -50,7 +49,7 @@ def _read(file: BinaryIO) -> Any:
         raise BadExport("this is not an export of a run: it is not JSON", reason="format") from None
 
 
-async def _adopt(data: Any, path: Path) -> str:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+async def _adopt(data: Any, place: Place) -> str:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         parts = app._open_parts  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return await adopt_run(parts, data, by=_WHO, operator=True)

@@ -14,7 +14,7 @@ from sayso.app import Sayso
 from sayso.cli.audit_export import export_command, refused_command
 from sayso.cli.audit_retain import retain_command
 from sayso.cli.audit_seal import key_command, seal_command
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 from sayso.store.audit import Fault, Report
 from sayso.store.base import PAGE_MAX, RunQuery, Store
@@ -33,7 +33,7 @@ for command in (export_command, key_command, refused_command, retain_command, se
 
 
 @audit.command("verify")
-@click.argument("store", type=STORE)
+@store_argument()
 @click.option(
     "--seals",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -49,7 +49,7 @@ for command in (export_command, key_command, refused_command, retain_command, se
 @click.pass_context
 def verify_command(
     ctx: click.Context,
-    store: Path,
+    store: Place,
     seals: Path | None,
     keys: tuple[str, ...],
     as_json: bool,  # noqa: FBT001
@@ -78,8 +78,8 @@ def verify_command(
         ctx.exit(FAULTS_FOUND)
 
 
-async def _verify(path: Path, seals: Path | None, keys: tuple[str, ...]) -> Report:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+async def _verify(place: Place, seals: Path | None, keys: tuple[str, ...]) -> Report:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         if not sys.stderr.isatty():
             return await app.audit.verify(seals=seals, keys=keys)
         runs = await _count(store)
@@ -99,8 +99,8 @@ async def _count(store: Store) -> int:
     return count
 
 
-def _print(path: Path, report: Report) -> None:
-    name = plain(path)
+def _print(place: Place, report: Report) -> None:
+    name = plain(place)
     checked = f"{_many(report.entries, 'entry', 'entries')} in {_many(report.runs, 'run', 'runs')}"
     erased = f"; {_many(report.redacted, 'was', 'were')} erased" if report.redacted else ""
     if report.ok:

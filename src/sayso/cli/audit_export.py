@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from sayso.app import Sayso
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import brief, plain
 from sayso.engine.evidence import FIELDS, Line, cells, iso
 from sayso.store.base import PAGE_MAX, Store
@@ -38,7 +38,7 @@ def _when(_: click.Context, param: click.Parameter, value: str | None) -> dateti
 
 
 @click.command("export", short_help="Write who decided what.")
-@click.argument("store", type=STORE)
+@store_argument()
 @click.option("--format", "kind", type=click.Choice(["jsonl", "csv"]), default="jsonl")
 @click.option("--since", metavar="DATE", callback=_when, help="From this time on, in UTC.")
 @click.option("--until", metavar="DATE", callback=_when, help="Before this time, in UTC.")
@@ -51,7 +51,7 @@ def _when(_: click.Context, param: click.Parameter, value: str | None) -> dateti
 )
 def export_command(
     *,
-    store: Path,
+    store: Place,
     kind: str,
     since: datetime | None,
     until: datetime | None,
@@ -90,10 +90,10 @@ def export_command(
 
 
 @click.command("refused", short_help="List who was refused what.")
-@click.argument("store", type=STORE)
+@store_argument()
 @click.option("--project", help="Of one project.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def refused_command(store: Path, project: str | None, as_json: bool) -> None:  # noqa: FBT001
+def refused_command(store: Place, project: str | None, as_json: bool) -> None:  # noqa: FBT001
     """List who was refused what in the STORE, oldest first: it has a log of its own.
 
     \b

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from sayso.app import Sayso
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.value import Principal
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 SOME_LEFT = 1
 _WHO = Principal(kind="service", id="cli")
-"""Whoever can write the file: the journal cannot know more than that."""
+"""Whoever can write the store: the journal cannot know more than that."""
 
 
 @click.command("retain", short_help="Erase what old runs say.")
-@click.argument("store", type=STORE)
+@store_argument()
 @click.option(
     "--older-than", required=True, metavar="AGE", help="How long ago they ended, such as 90d."
 )
@@ -39,7 +38,7 @@ _WHO = Principal(kind="service", id="cli")
 def retain_command(
     ctx: click.Context,
     *,
-    store: Path,
+    store: Place,
     older_than: str,
     project: str | None,
     person: str | None,
@@ -69,18 +68,18 @@ def retain_command(
         ctx.exit(SOME_LEFT)
 
 
-def _print(path: Path, done: Retained, *, dry_run: bool) -> None:
+def _print(place: Place, done: Retained, *, dry_run: bool) -> None:
     runs = f"{done.runs:,} run{'' if done.runs == 1 else 's'}"
     would = "would be" if dry_run else ("was" if done.runs == 1 else "were")
-    click.echo(f"{plain(path)}: {runs} with {done.entries:,} entries {would} erased.")
+    click.echo(f"{plain(place)}: {runs} with {done.entries:,} entries {would} erased.")
     for run_id in done.left:
         click.echo(f"  {plain(run_id)} could not be erased: try again, or use a newer Sayso")
 
 
 async def _retain(
-    path: Path, older_than: str, project: str | None, by: Principal, *, dry_run: bool
+    place: Place, older_than: str, project: str | None, by: Principal, *, dry_run: bool
 ) -> Retained:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         if not sys.stderr.isatty():
             return await app.audit.retain(older_than, by=by, project=project, dry_run=dry_run)
         length = await _count(store, project)

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from sayso.app import Sayso
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @click.command("seal", short_help="Sign everything that is new.")
-@click.argument("store", type=STORE)
+@store_argument()
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Add all seals that this file does not have to it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the seal as one JSON object.")
-def seal_command(store: Path, out: Path | None, as_json: bool) -> None:  # noqa: FBT001
+def seal_command(store: Place, out: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """Seal every entry of the STORE that no seal covers: a signature over all of them.
 
     `sayso audit verify` then finds a run that was removed or hashed again, and an end that was cut
@@ -55,8 +55,8 @@ def seal_command(store: Path, out: Path | None, as_json: bool) -> None:  # noqa:
 
 
 @click.command("key", short_help="Print the public key of seals.")
-@click.argument("store", type=STORE)
-def key_command(store: Path) -> None:
+@store_argument()
+def key_command(store: Place) -> None:
     """Print the public key that seals of the STORE are signed with, and make one if there is none.
 
     Whoever has it can check seals with `sayso audit verify --key`, and cannot make any.
@@ -68,11 +68,11 @@ def key_command(store: Path) -> None:
     click.echo(asyncio.run(_key(store)))
 
 
-async def _seal(path: Path, out: Path | None) -> Seal | None:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+async def _seal(place: Place, out: Path | None) -> Seal | None:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         return await app.audit.seal(out=out)
 
 
-async def _key(path: Path) -> str:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+async def _key(place: Place) -> str:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         return await app.audit.key()

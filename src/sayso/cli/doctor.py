@@ -13,10 +13,10 @@ import msgspec
 from sayso.app import Sayso
 from sayso.cli.advice import explain
 from sayso.cli.imported import APP
-from sayso.cli.opened import STORE
+from sayso.cli.opened import Place, default_store, store_option
 from sayso.cli.plain import plain
 from sayso.engine.doctor import OPEN, Report
-from sayso.errors import SaysoError
+from sayso.errors import SaysoError, StoreOlder
 from sayso.store.base import PAGE_MAX, RunQuery, Store
 from sayso.store.checkup import LEVELS, Finding, Level
 from sayso.store.sqlite_checkup import look_at_age
@@ -25,21 +25,21 @@ from sayso.wired import only_looking, where_is
 PROBLEMS_FOUND = 1
 SHOWN_MAX = 20
 """How many findings of one check are printed; --json prints all that were kept."""
-DEFAULT = Path("sayso.db")
+DEFAULT = "sayso.db"
 """The store of a `Sayso()` that was given none."""
 _COLOURS: dict[Level, str] = {"note": "cyan", "warning": "yellow", "problem": "red"}
 
 
 @click.command(short_help="Look a store and an app over.")
 @click.argument("app", type=APP, required=False)
-@click.option("--store", "--db", type=STORE, help="The store; else that of the app.")
+@store_option("The store; else that of the app, or SAYSO_STORE.", of_app=True)
 @click.option("--upgrade", is_flag=True, help="Bring an older store up, rather than leave it be.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as one JSON object.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
     app: Sayso | None,
-    store: Path | None,
+    store: Place | None,
     upgrade: bool,  # noqa: FBT001
     as_json: bool,  # noqa: FBT001
 ) -> None:
@@ -60,9 +60,11 @@ def doctor(
       sayso doctor --store pay.db             a store alone
     """  # noqa: D301
     if app is None and store is None:
-        if not DEFAULT.exists():
+        store = default_store()
+    if app is None and store is None:
+        if not Path(DEFAULT).exists():
             raise click.UsageError("name an app, as in pay:app, or a store with --store")
-        store = DEFAULT
+        store = Place(DEFAULT, DEFAULT)
     report = asyncio.run(_examine(app, store, upgrade=upgrade))
     if as_json:
         click.echo(json.dumps({"ok": report.ok, **msgspec.to_builtins(report)}))
@@ -72,22 +74,24 @@ def doctor(
         ctx.exit(PROBLEMS_FOUND)
 
 
-async def _examine(app: Sayso | None, store: Path | None, *, upgrade: bool) -> Report:
+async def _examine(app: Sayso | None, store: Place | None, *, upgrade: bool) -> Report:
     """Look over what there is. A store that cannot be opened is a problem, and hides no other."""
-    looking = Sayso(store or DEFAULT, work=False) if app is None else only_looking(app, store)
+    named = None if store is None else store.where
+    base = Sayso(work=False) if app is None else app
+    looking = only_looking(base, named, make=upgrade)
     where = where_is(looking)
-    if not isinstance(where, str | Path) or not _is_file(where):
-        upgrade = True  # What is no file cannot be looked at without opening it.
-    elif not _is_there(where):
-        text = f"there is no store at {str(where)!r} yet: it is made when the app opens it."
-        return await _without_store(looking, Finding(name="store", level="note", text=text))
-    if not upgrade and isinstance(where, str | Path) and (older := look_at_age(_path(where))):
-        return await _without_store(looking, older)
+    if isinstance(where, str | Path) and _is_file(where):
+        if not _is_there(where):
+            text = f"there is no store at {str(where)!r} yet: it is made when the app opens it."
+            return await _without_store(looking, Finding(name="store", level="note", text=text))
+        if not upgrade and (older := look_at_age(_path(where))):
+            return await _without_store(looking, older)
     try:
         await looking.open()
     except SaysoError as error:
         text = f"the store cannot be opened: {explain(error)}."
-        return await _without_store(looking, Finding(name="store", level="problem", text=text))
+        level = "warning" if isinstance(error, StoreOlder) else "problem"
+        return await _without_store(looking, Finding(name="store", level=level, text=text))
     try:
         if not sys.stderr.isatty():
             return await looking.doctor()

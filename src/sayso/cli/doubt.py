@@ -6,13 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_option
 from sayso.cli.plain import brief, drawn, plain
 from sayso.domain.call import Outcome
 from sayso.domain.hold import Decision
@@ -24,20 +23,20 @@ _SPECIAL = re.compile(r"[^\x20-\x7e]")
 
 @click.command(short_help="Print what is known of a call in doubt.")
 @click.argument("hold")
-@click.option("--db", type=STORE, required=True, help="The store that the hold is in.")
+@store_option("The store that the hold is in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help="Fold no argument, however long it is.")
-def doubt(hold: str, db: Path, as_json: bool, full: bool) -> None:  # noqa: FBT001
+def doubt(hold: str, store: Place, as_json: bool, full: bool) -> None:  # noqa: FBT001
     """Print all that is known of the call that HOLD asks about, and what can be said.
 
     A call is in doubt if it was started, and nobody heard how it ended.
 
     \b
     Examples:
-      sayso doubt hold_01m7gsgdyhk6a2nvs95zdh5eb6.2 --db pay.db
-      sayso doubt hold_01m7gsgdyhk6a2nvs95zdh5eb6.2 --db pay.db --json | jq .may_live
+      sayso doubt hold_01m7gsgdyhk6a2nvs95zdh5eb6.2 --store pay.db
+      sayso doubt hold_01m7gsgdyhk6a2nvs95zdh5eb6.2 --store pay.db --json | jq .may_live
     """  # noqa: D301
-    view = asyncio.run(_read(hold, db))
+    view = asyncio.run(_read(hold, store))
     if as_json:
         click.echo(_json(view))
         return
@@ -45,8 +44,8 @@ def doubt(hold: str, db: Path, as_json: bool, full: bool) -> None:  # noqa: FBT0
         click.echo(line)
 
 
-async def _read(hold: str, path: Path) -> DoubtView:
-    async with opened(path) as store:
+async def _read(hold: str, place: Place) -> DoubtView:
+    async with opened(place) as store:
         return await read_doubt(store, hold)
 
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import click
 
 from sayso.app import Sayso
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_option
 from sayso.engine.adopt import export_run
 
 
 @click.command(short_help="Write a whole run as signed JSON.")
 @click.argument("run")
-@click.option("--db", type=STORE, required=True, help="The store that the run is in.")
+@store_option("The store that the run is in.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to make; without it, the run is printed.",
 )
-def export(run: str, db: Path, output: Path | None) -> None:
+def export(run: str, store: Place, output: Path | None) -> None:
     """Write RUN, with the runs below it and all that was said in them, as signed JSON.
 
     It is signed with the keys of the store: SAYSO_KEYS, or the file ending in .keys beside it. A
@@ -32,10 +32,10 @@ def export(run: str, db: Path, output: Path | None) -> None:
 
     \b
     Examples:
-      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --db pay.db -o run.json
-      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --db pay.db | sayso adopt - --db other.db
+      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --store pay.db -o run.json
+      sayso export run_01m7gsgdyhk6a2nvs95zdh5eb6 --store pay.db | sayso adopt - --store other.db
     """  # noqa: D301
-    text = asyncio.run(_export(run, db))
+    text = asyncio.run(_export(run, store))
     if output is None:
         click.echo(text)
         return
@@ -48,8 +48,8 @@ def export(run: str, db: Path, output: Path | None) -> None:
         file.write(f"{text}\n")
 
 
-async def _export(run: str, path: Path) -> str:
-    async with opened(path) as store, Sayso(store, work=False) as app:
+async def _export(run: str, place: Place) -> str:
+    async with opened(place) as store, Sayso(store, work=False) as app:
         # Whoever may read the file may read the run.
         parts = app._open_parts  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return json.dumps(await export_run(parts, run, by=None))

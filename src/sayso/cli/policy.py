@@ -11,7 +11,7 @@ import click
 from sayso.agents.policy_case import Case, Tried, try_case
 from sayso.agents.policy_file import load_cases, load_policy
 from sayso.cli.held import Held, read_held
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_option
 from sayso.cli.plain import brief, plain
 
 MISMATCH = 1
@@ -59,18 +59,18 @@ def test_command(ctx: click.Context, file: Path, cases: Path | None, as_json: bo
 
 @policy.command("explain")
 @click.argument("hold")
-@click.option("--db", type=STORE, required=True, help="The store that the hold is in.")
+@store_option("The store that the hold is in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def explain_command(hold: str, db: Path, as_json: bool) -> None:  # noqa: FBT001
+def explain_command(hold: str, store: Place, as_json: bool) -> None:  # noqa: FBT001
     """Say why HOLD was opened: which rules, by which version of the policy, and who is asked.
 
     All of it is from the journal, so it is what counted then, whatever the policy says now.
 
     \b
     Examples:
-      sayso policy explain hold_01m7gsgdyhk6a2nvs95zdh5eb6.1 --db pay.db
+      sayso policy explain hold_01m7gsgdyhk6a2nvs95zdh5eb6.1 --store pay.db
     """  # noqa: D301
-    held = asyncio.run(_held(hold, db))
+    held = asyncio.run(_held(hold, store))
     if as_json:
         click.echo(json.dumps(held.fields()))
         return
@@ -81,8 +81,8 @@ def explain_command(hold: str, db: Path, as_json: bool) -> None:  # noqa: FBT001
             click.echo(f"  {name.replace('_', ' '):<15} {brief(shown)}")
 
 
-async def _held(hold: str, path: Path) -> Held:
-    async with opened(path) as store:
+async def _held(hold: str, place: Place) -> Held:
+    async with opened(place) as store:
         return await read_held(store, hold)
 
 

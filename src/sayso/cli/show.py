@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 
 import click
 
-from sayso.cli.opened import STORE, opened
+from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 from sayso.cli.timeline import Timeline
 from sayso.domain import codec
@@ -24,11 +23,10 @@ _SPECIAL = re.compile(r"[^\x20-\x7e]")
 
 
 @click.command(short_help="Print what happened in a run, or list the runs.")
-@click.argument("store", type=STORE)
-@click.argument("run", required=False)
+@store_argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, in full.")
 @click.option("--full", is_flag=True, help="Fold no argument, however long it is.")
-def show(store: Path, run: str | None, as_json: bool, full: bool) -> None:  # noqa: FBT001
+def show(store: Place, run: str | None, as_json: bool, full: bool) -> None:  # noqa: FBT001
     """Print the journal of RUN as a timeline. Without RUN, list the newest runs of the STORE.
 
     \b
@@ -36,12 +34,13 @@ def show(store: Path, run: str | None, as_json: bool, full: bool) -> None:  # no
       sayso show pay.db
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6 --json | jq .type
+      sayso show --store postgresql://db.internal/pay run_01m7gsgdyhk6a2nvs95zdh5eb6
     """  # noqa: D301
     asyncio.run(_show(store, run, as_json=as_json, full=full))
 
 
-async def _show(path: Path, run_id: str | None, *, as_json: bool, full: bool) -> None:
-    async with opened(path) as store:
+async def _show(place: Place, run_id: str | None, *, as_json: bool, full: bool) -> None:
+    async with opened(place) as store:
         if run_id is None:
             rows = await store.runs(RunQuery(limit=RUNS_SHOWN))
             for row in rows:

@@ -15,7 +15,9 @@ from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
 FOLD = 4
-"""The number of this shape. A row with another number is folded anew from its journal."""
+"""The number of this shape, and of the set of events: whoever changes either raises it. A row with
+a lower number is folded anew from its journal, and one with a higher number is left alone.
+"""
 
 
 class Status(enum.StrEnum):

@@ -35,6 +35,7 @@ from sayso.engine.write import make_write
 from sayso.errors import (
     BadValue,
     CommitUnknown,
+    NotUnderstood,
     RunExists,
     SaysoError,
     StaleRun,
@@ -80,9 +81,13 @@ class Ledger:
         return (await self._read(run_id)).run
 
     async def read(self, row: RunRow) -> Run:
-        """Read a run from its row."""
+        """Read a run from its row. `NotUnderstood` if a newer Sayso has written to it: what its
+        entries mean there is not known here, even if all of them can be read.
+        """
         if row.fold == FOLD:
             return codec.decode_run(row.state)
+        if row.fold > FOLD:
+            raise NotUnderstood(f"{row.id!r} was written to by a newer Sayso; upgrade this one")
         # The row was written by code that kept its state in another shape.
         return await replay(self.store, row.id)
 

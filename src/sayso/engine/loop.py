@@ -41,6 +41,7 @@ from sayso.errors import (
     CannotGoOn,
     ConditionFailed,
     ModelFailed,
+    NotUnderstood,
     StoreClosed,
     StoreError,
     contained,
@@ -102,6 +103,9 @@ class RunLoop:
         except StoreClosed:
             self._broken = True
             return False
+        except NotUnderstood as error:
+            self._leave(error)
+            return False  # What is under way is waited for.
         except StoreError as error:
             # Calls that are under way must not be cut off because a read has failed.
             log.warning("%s: %s", self.run_id, error)
@@ -168,6 +172,8 @@ class RunLoop:
             await self._fail("it was cancelled from within")
         except StoreClosed:
             self._broken = True
+        except NotUnderstood as error:
+            self._leave(error)
         except StoreError as error:
             # The work is still to be done, and is looked at again.
             log.warning("%s: %s", self.run_id, error)
@@ -178,6 +184,12 @@ class RunLoop:
             # An agent's mistake ends its run, not the worker; nor the calls beside it.
             log.exception("%s failed", self.run_id)
             await self._fail(describe(error))
+
+    def _leave(self, error: NotUnderstood) -> None:
+        """Do nothing more with a run that this code does not understand: newer code will."""
+        if not self._broken:
+            log.warning("%s is left alone: %s", self.run_id, error)
+        self._broken = True
 
     async def _fail(self, error: str) -> None:
         text = clean_text(error)[:2000]

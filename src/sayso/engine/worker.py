@@ -18,7 +18,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import new_id
 from sayso.engine.loop import RunLoop
 from sayso.engine.parts import Parts
-from sayso.errors import StoreClosed, StoreError
+from sayso.errors import StoreClosed, StoreError, StoreNewer
 
 log = logging.getLogger("sayso")
 
@@ -38,6 +38,8 @@ class Worker:
         """Whether a call may be under way that nobody here looks after any more."""
         self._idle = asyncio.Event()
         self._idle.set()
+        self.outdated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Fails when the store is for newer code by now: nothing can be written from here again."""
 
     async def start(self) -> None:
         """Make the worker known, and begin to look for work."""
@@ -149,6 +151,12 @@ class Worker:
             try:
                 await work()
             except StoreClosed:
+                return
+            except StoreNewer as error:
+                log.error("the worker %s stops: %s", self.id, error)  # noqa: TRY400 - it says it all.
+                if not self.outdated.done():
+                    self.outdated.set_exception(error)
+                    self.outdated.exception()  # Not everybody serves, and has to hear it.
                 return
             except Exception as error:
                 # A worker that stopped looking, or fell silent, would be missed by nobody.

@@ -415,8 +415,9 @@ class Store(Protocol):
         self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
     ) -> list[str]:
         """Make the worker the owner of runs that are running and have none, of these agents if
-        they are named; say which, oldest first. No run is ever given to two. Costs no more than a
-        read when there is none.
+        they are named; say which, oldest first. No run is ever given to two, and none that a newer
+        Sayso has written to, by its fold number, to anybody. Costs no more than a read when there
+        is none.
         """
         ...
 

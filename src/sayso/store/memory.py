@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from sayso.domain.run import FOLD
 from sayso.errors import SaysoError, StoreClosed
 from sayso.store.admit import (
     check_hold_query,
@@ -189,6 +190,7 @@ class MemoryStore:
             row
             for row in self._kept.runs.values()
             if row.status == "running" and not row.owner and (agents is None or row.agent in agents)
+            if row.fold <= FOLD
         ]
         for row in free[: page_size(limit)]:
             self._kept.runs[row.id] = replace(row, owner=worker)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import psycopg
 
+from sayso.domain.run import FOLD
 from sayso.errors import SaysoError, StoreClosed, StoreError, StoreForked
 from sayso.store.admit import check_shape, page_size
 from sayso.store.base import (
@@ -34,12 +35,12 @@ from sayso.store.base import (
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
-from sayso.store.postgres_address import read_address
+from sayso.store.postgres_address import SCHEMA, read_address
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
-from sayso.store.postgres_migrate import migrate, released
+from sayso.store.postgres_migrate import check, migrate, released
 from sayso.store.postgres_pen import write_down
 from sayso.store.postgres_ports import (
     PostgresDoor,
@@ -57,6 +58,7 @@ _CLAIM = """
 with free as materialized (
     select k from runs where status = 'running' and owner = ''
         and (%(agents)s::text[] is null or agent = any(%(agents)s::text[]))
+        and fold <= %(fold)s
     order by k limit %(limit)s for update skip locked
 )
 update runs r set owner = %(worker)s from free where r.k = free.k returning r.k, r.id
@@ -111,25 +113,31 @@ class PostgresStore:
         cls,
         url: str,
         *,
-        schema: str = "sayso",
+        schema: str = SCHEMA,
+        make: bool = True,
         pool_max: int = POOL_MAX,
         clock: Clock | None = None,
         listen: bool = True,
         lease_ms: int = LEASE_MS,
         patience_s: float = PATIENCE_S,
         proof_dir: str | None = None,
+        steps: Sequence[str] | None = None,
     ) -> Self:
-        """Open a schema of a database, or make one. It accepts work when this returns.
+        """Open a schema of a database, or make one, unless `make` is False. It accepts work when
+        this returns.
 
-        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreReadOnly`
-        or another `StoreError` if what is there cannot be used, or would not be safe to use. All
-        parameters from `clock` on are there for tests: a clock, no ear, another lease, an
-        impatient writer, and another place for the proofs of death.
+        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
+        `StoreReadOnly` or another `StoreError` if what is there cannot be used, or would not be
+        safe to use. All parameters from `clock` on are there for tests: a clock, no ear, another
+        lease, an impatient writer, another place for the proofs of death, and other migrations.
         """
-        link = Link(read_address(url, schema), pool_max=pool_max, patience_s=patience_s)
+        steps = released() if steps is None else steps
+        address = read_address(url, schema)
+        link = Link(address, pool_max=pool_max, patience_s=patience_s, knows=len(steps))
         conn = await link.connect()
         try:
-            store_id = await migrate(conn, link.name, schema, released())
+            ready = migrate if make else check
+            store_id = await ready(conn, link.name, address.schema, steps)
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:
@@ -215,7 +223,7 @@ class PostgresStore:
         self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
     ) -> list[str]:
         mine = None if agents is None else list(agents)
-        params = {"worker": worker, "agents": mine, "limit": page_size(limit)}
+        params = {"worker": worker, "agents": mine, "fold": FOLD, "limit": page_size(limit)}
         return [run_id for _, run_id in sorted(await self._submit(_CLAIM, params))]
 
     async def lost(

@@ -13,6 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sayso.errors import BadSetup
 
 SCHEMES = ("postgresql://", "postgres://")
+SCHEMA = "sayso"
+"""The schema of a store that names no other."""
 CONNECT_S = 10
 """How long a connection may take to come about."""
 _BOUNDS: dict[str, Any] = {
@@ -46,14 +48,18 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"Address({self.name!r})"
 
 
-def read_address(url: str, schema: str = "sayso") -> Address:
-    """Read an address. `BadSetup` if it is none; what it says is then not repeated."""
+def read_address(url: str, schema: str = SCHEMA) -> Address:
+    """Read an address. `BadSetup` if it is none; what it says is then not repeated. A schema other
+    than `sayso` comes after a `#` at its end, as in the name of the store.
+    """
     if not url.startswith(SCHEMES):
         raise BadSetup("a PostgreSQL store is named by an address: postgresql://user@host/database")
+    front, hash_, end = url.rpartition("#")
+    # A password may have one in it, and would then be shown as a name.
+    if hash_ and schema == SCHEMA and "@" not in end and "password=" not in front:
+        url, schema = front, end
     if not _SCHEMA.fullmatch(schema):
-        raise BadSetup(
-            f"{schema!r} is no name for a schema: use small letters, digits and underscores"
-        )
+        raise BadSetup("no name for a schema: use small letters, digits and underscores")
     try:
         parts = {key: str(value) for key, value in conninfo_to_dict(url).items()}
     except (psycopg.Error, ValueError):
@@ -69,7 +75,7 @@ def read_address(url: str, schema: str = "sayso") -> Address:
     return Address(
         conninfo=make_conninfo(url, client_encoding="utf8", **bounds),
         password=parts.get("password", ""),
-        name=shown if schema == "sayso" else f"{shown}#{schema}",
+        name=shown if schema == SCHEMA else f"{shown}#{schema}",
         schema=schema,
     )
 

@@ -9,11 +9,13 @@ import psycopg
 from sayso.errors import (
     BadValue,
     CommitUnknown,
+    NotKeeper,
     SaysoError,
     StoreBusy,
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreNewer,
     StoreReadOnly,
 )
 
@@ -31,6 +33,9 @@ _OPENING: Mapping[str, str] = {
     "53300": "it has as many connections as it allows: allow more, or open fewer stores",
     "57P03": "it is starting or stopping: try again in a moment",
 }
+
+_PASSING = {"53300", "57P03"}
+"""What others end by going away, or by being there at last."""
 
 
 def translate(error: BaseException, name: str, *, password: str = "") -> SaysoError:
@@ -56,6 +61,10 @@ def from_state(state: str, text: str, name: str) -> SaysoError:
             return StoreFull(f"the disk of {name!r} is full; nothing was written")
         case "25006":
             return StoreReadOnly(f"{name!r} cannot be written to: {text}")
+        case "SY007":
+            return StoreNewer(f"{name!r} was brought up by a newer Sayso: {text}; upgrade this one")
+        case "SY008":
+            return NotKeeper(f"{text} in {name!r}: use an address with that role")
         case "42501":
             return StoreReadOnly(f"this user may not do that in {name!r}: {text}; grant it")
         case "":
@@ -69,7 +78,8 @@ def unreachable(error: BaseException, name: str, password: str = "") -> StoreErr
     text = said(error, password)
     state = getattr(error, "sqlstate", None) or _guess(text)
     if state in _OPENING:
-        return StoreError(f"{name!r} cannot be opened: {_OPENING[state]}")
+        kind = StoreBusy if state in _PASSING else StoreError
+        return kind(f"{name!r} cannot be opened: {_OPENING[state]}")
     if state:
         found = from_state(state, text, name)
         return found if isinstance(found, StoreError) else StoreError(str(found))

@@ -23,9 +23,18 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from sayso.errors import SaysoError, StoreClosed, StoreError, StoreReadOnly
+from sayso.errors import (
+    SaysoError,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+    StoreReadOnly,
+)
 from sayso.store.postgres_address import CONNECT_S, Address
 from sayso.store.postgres_error import lost, translate, unreachable
+from sayso.store.postgres_migrate import released
 
 LOCK_S = 10.0
 """How long a statement waits for its turn."""
@@ -51,7 +60,8 @@ select
     set_config('enable_bitmapscan', 'off', false),
     set_config('enable_sort', 'off', false),
     set_config('enable_hashjoin', 'off', false),
-    set_config('enable_mergejoin', 'off', false)
+    set_config('enable_mergejoin', 'off', false),
+    set_config('sayso.knows', %(knows)s, false)
 """
 _SETTINGS = """
 select current_setting('fsync'), current_setting('full_page_writes'),
@@ -68,9 +78,14 @@ Params: TypeAlias = Sequence[Any] | Mapping[str, Any]
 class Link:
     """A pool of connections to one store."""
 
-    def __init__(self, address: Address, *, pool_max: int, patience_s: float) -> None:
+    def __init__(
+        self, address: Address, *, pool_max: int, patience_s: float, knows: int | None = None
+    ) -> None:
         self.address = address
         self.name = address.name
+        self._knows = len(released()) if knows is None else knows
+        self._newer = ""
+        """Why this code may not use the store any more; empty while it may."""
         self._patience_s = patience_s
         self._fault: BaseException | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -144,6 +159,8 @@ class Link:
     async def _by_itself(
         self, sql: str, params: Params, *, prepare: bool = True
     ) -> list[tuple[Any, ...]]:
+        if self._newer:
+            raise StoreNewer(self._newer)
         task = asyncio.create_task(self._run(sql, params, prepare))
         self._under_way.add(task)
         task.add_done_callback(self._over)
@@ -163,26 +180,43 @@ class Link:
             conn = await self._pool.getconn()
         except PoolClosed:
             raise StoreClosed from None
-        except PoolTimeout as error:
-            raise self._away(error) from None
+        except PoolTimeout:
+            raise await self._away() from None
         try:
             return await self.use(conn, do)
         except (psycopg.Error, UnicodeEncodeError) as error:
             # Whoever is thrown out may have been waiting for the disk of a standby.
             if conn.closed:
                 raise _Cut(error) from None
-            raise translate(error, self.name, password=self.address.password) from None
+            raise await self._explain(conn, error) from None
         finally:
             await self._pool.putconn(conn)
 
-    def _away(self, error: BaseException) -> SaysoError:
+    async def _explain(self, conn: Conn, error: BaseException) -> SaysoError:
+        found = translate(error, self.name, password=self.address.password)
+        if isinstance(found, StoreDamaged):
+            # What is not there any more may have been taken away by a newer version.
+            try:
+                await self.use(conn, lambda conn: conn.execute("select check_code()"))
+            except psycopg.Error as newer:
+                if newer.sqlstate == "SY007":
+                    found = translate(newer, self.name)
+        if isinstance(found, StoreNewer):
+            self._newer = str(found)
+        return found
+
+    async def _away(self) -> SaysoError:
+        """Say why no connection was to be had: one more is tried, which finds out."""
         fault, self._fault = self._fault, None
         if isinstance(fault, SaysoError):
             return fault
-        found = fault or error
-        return StoreError(
-            f"{self.name!r} cannot be reached: "
-            f"{unreachable(found, self.name, self.address.password)}; nothing was written"
+        try:
+            await (await self.connect()).close()
+        except SaysoError as error:
+            return type(error)(f"{error}; nothing was written")
+        return StoreBusy(
+            f"all {self._pool.max_size} connections to {self.name!r} were in use for too long; "
+            "nothing was written"
         )
 
     async def _configure(self, conn: Conn) -> None:
@@ -200,6 +234,7 @@ class Link:
                 "path": f"{self.address.schema}, pg_temp",
                 "lock": f"{LOCK_S * 1000:.0f}",
                 "statement": f"{STATEMENT_S * 1000:.0f}",
+                "knows": str(self._knows),
             }
             await conn.execute(_SET_UP, settings)
             found = await (await conn.execute(_SETTINGS)).fetchone()

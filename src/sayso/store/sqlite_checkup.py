@@ -12,7 +12,7 @@ import apsw
 
 from sayso.errors import BadSetup, StoreError
 from sayso.store.checkup import Finding, Level
-from sayso.store.migrate import APPLICATION_ID, released
+from sayso.store.migrate import APPLICATION_ID, is_current, released
 from sayso.store.sqlite_error import translate
 from sayso.store.sqlite_file import NETWORK, check_version, close, file_system, open_reader
 
@@ -112,6 +112,21 @@ def look_at_age(path: str) -> Finding | None:
         "older one then refuses it. It was not opened: look at a copy, with --upgrade."
     )
     return Finding(name="schema", level="warning", text=text)
+
+
+def look_at_versions(path: str) -> tuple[int, int]:
+    """Give the version of a store's schema, and the one that opening it would bring it to.
+
+    `NotOurStore` for a file of another program, `StoreNewer` for one of a newer Sayso.
+    """
+    conn = open_reader(path, vfs=None)
+    try:
+        is_current(conn, path, released())
+        return conn.pragma("user_version"), len(released())
+    except apsw.Error as error:
+        raise translate(error, path) from None
+    finally:
+        close(conn)
 
 
 async def look_at_pages(path: str, vfs: str | None) -> Finding:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import apsw
 import msgspec
 
+from sayso.domain.run import FOLD
 from sayso.errors import KeyReused, StoreError, ThreadBusy
 from sayso.store import chain
 from sayso.store.admit import check_conditions, check_guard, check_item, make_entries
@@ -333,7 +334,8 @@ def free_sql(agents: Sequence[str] | None) -> str:
 def _free_sql(agents: int | None) -> str:
     mine = "" if agents is None else f"and agent in ({', '.join('?' * agents)})"
     return f"""
-    select k, id from runs where status = 'running' and owner = '' {mine} order by k limit ?
+    select k, id from runs where status = 'running' and owner = '' {mine} and fold <= {FOLD}
+    order by k limit ?
     """  # noqa: S608
 
 

@@ -5,12 +5,20 @@
 
 create domain name_text as text collate "C";
 
--- The marker by which a schema is known as ours; `id` names the store for as long as it lives.
+-- The marker by which a schema is known as ours; `id` names the store for as long as it lives. Code
+-- that knows fewer migrations than `since` may not use it.
 create table store (
     one boolean primary key default true check (one),
     program text not null check (program = 'sayso'),
     version integer not null,
+    since integer not null check (since <= version),
     id uuid not null default gen_random_uuid()
+);
+
+-- Which roles of the database are given which rights, after every migration anew.
+create table roles (
+    name name primary key,
+    kind text not null check (kind in ('app', 'keeper'))
 );
 
 create table runs (
@@ -246,11 +254,25 @@ create function tick_ms(given bigint) returns bigint language sql volatile as $$
     select coalesce(given, tick + least(greatest(now_ms(null) - at, 0), 3000)) from pulse
 $$;
 
+-- Refuse code that is too old for what is here: every connection says how much it knows.
+create function check_code() returns void language plpgsql as $$
+declare
+    knows integer := nullif(current_setting('sayso.knows', true), '');
+    needs integer := (select since from store);
+begin
+    if needs > coalesce(knows, 0) then
+        raise exception 'version % is needed, this one knows %', needs, coalesce(knows, 0)
+            using errcode = 'SY007';
+    end if;
+end
+$$;
+
 -- All writes that rest on one another come one after another, until their commit: what `tail` has
 -- read is then all there is up to there.
 create function take_turn() returns void language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(
         1398110579, (select oid::integer from pg_namespace where nspname = current_schema()));
+    perform check_code();
 end
 $$;

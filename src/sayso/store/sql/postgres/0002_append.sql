@@ -161,6 +161,19 @@ begin
 end
 $$;
 
+-- Refuse whoever may only add to the journal, and say who may do more.
+create function check_keeper() returns void language plpgsql as $$
+begin
+    if not has_table_privilege('journal', 'update') then
+        raise exception 'only % may erase what the journal says',
+            (select string_agg(distinct rolname, ', ') from pg_class c,
+                aclexplode(c.relacl) a join pg_roles r on r.oid = a.grantee
+            where c.oid = 'journal'::regclass and a.privilege_type = 'UPDATE')
+            using errcode = 'SY008';
+    end if;
+end
+$$;
+
 -- One write; gives the last position. The chain is the one of `store/chain.py`.
 create function append_write(
     w jsonb, num integer, blobs bytea[], base integer, now bigint, last_position bigint
@@ -214,6 +227,7 @@ begin
             last_position + count_new);
     end loop;
     for s in select jsonb_array_elements_text(w -> 'redacts')::bigint loop
+        perform check_keeper();
         update journal set salt = null, payload = sha256(salt || payload)
         where run = r.k and seq = s and salt is not null;
         if not found and not exists (select 1 from journal where run = r.k and seq = s) then

@@ -135,6 +135,7 @@ create function look(
     out place bigint, out rung bigint, out now bigint, out ticks bigint
 ) language plpgsql as $$
 begin
+    perform check_code();
     if exists (select 1 from pulse where abs(now_ms(null) - at) > 2000) then
         update pulse set tick = tick + least(greatest(now_ms(null) - at, 0), 3000),
             at = now_ms(null)
