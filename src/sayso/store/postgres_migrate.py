@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sayso.store.postgres_link import Conn
 
 _LOCK = 1398110580
+_JOBS = "-- pgqueuer --"
+"""In place of this line comes what pgqueuer needs."""
 _SCHEMA = "select 1 from pg_namespace where nspname = %s"
 _ANYTHING = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s
@@ -65,6 +67,10 @@ async def migrate(conn: Conn, name: str, schema: str, steps: Sequence[str]) -> s
 async def _apply(conn: Conn, schema: str, step: str, version: int) -> None:
     if version == 1 and not await _one(conn, _SCHEMA, schema):
         await conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+    if _JOBS in step:
+        from sayso.store.postgres_jobs import install_sql
+
+        step = step.replace(_JOBS, install_sql(schema))
     await conn.execute(step.encode())
     if version == 1:
         await conn.execute("insert into store (program, version) values ('sayso', 1)")
