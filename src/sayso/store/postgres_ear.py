@@ -126,9 +126,12 @@ class Ear:
             self._on_moved(moved)
 
 
-async def listen(link: Link, channel: str, hear: Callable[[str], None]) -> None:
+async def listen(
+    link: Link, channel: str, hear: Callable[[str], None], opened: Callable[[], None] | None = None
+) -> None:
     """Hear what is called out on a channel, on a connection of its own, and on another one when
-    that is cut. Ends only when it is cancelled.
+    that is cut; `opened` is called each time, because nobody knows what was missed. Ends only when
+    it is cancelled.
     """
     pause = RETRY_S
     while True:
@@ -137,6 +140,8 @@ async def listen(link: Link, channel: str, hear: Callable[[str], None]) -> None:
             conn = await link.connect()
             await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             pause = RETRY_S
+            if opened is not None:
+                opened()
             while not _is_cancelled():
                 async for notice in conn.notifies(timeout=LISTEN_S):
                     hear(notice.payload)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 from pgqueuer.adapters.persistence import qb
@@ -45,6 +45,9 @@ POLL_S = 5.0
 TRIES_MAX = 5
 """How often a store that cannot be reached puts a job off before it is held."""
 AGAIN_S = 1.0
+SILENT_S = LEASE_MS / 1000
+"""After this the job of a worker that was not heard of is picked by another."""
+HISTORY_MAX = 100
 
 
 class _Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,6 +177,10 @@ class Jobs(Queries):
 
     async def call_out(self) -> None:
         """Say that there are jobs again: of what is no new row, pgqueuer tells nobody."""
+        await self.driver.notify(self.qbq.settings.channel, self.changed())
+
+    def changed(self) -> str:
+        """Put into pgqueuer's words that there may be jobs."""
         settings = self.qbq.settings
         event = TableChangedEvent(
             channel=settings.channel,
@@ -182,7 +189,7 @@ class Jobs(Queries):
             table=settings.queue_table,
             type="table_changed_event",
         )
-        await self.driver.notify(settings.channel, event.model_dump_json())
+        return event.model_dump_json()
 
 
 class Picker:
@@ -190,9 +197,9 @@ class Picker:
 
     def __init__(self, link: Link, taker: Taker) -> None:
         settings = names(link.address.schema)
-        self.driver = Driver(link)
+        self._driver = Driver(link)
         self._taker = taker
-        jobs = Jobs(self.driver, settings)
+        self._jobs = jobs = Jobs(self._driver, settings)
         self._manager = QueueManager(jobs, Channel(settings.channel))
         jobs.room = lambda: taker.room() - len(self._manager.job_context)
         for agent in taker.agents:
@@ -203,9 +210,13 @@ class Picker:
         await self._manager.run(
             dequeue_timeout=timedelta(seconds=POLL_S),
             batch_size=BATCH,
-            heartbeat_timeout=timedelta(milliseconds=LEASE_MS),
+            heartbeat_timeout=timedelta(seconds=SILENT_S),
             log_aggregation_interval=timedelta(0),
         )
+
+    def hear(self, text: str | None = None) -> None:
+        """Pass on what was called out; None: that there may be jobs."""
+        self._driver.hear(text or self._jobs.changed())
 
     def stop(self) -> None:
         """Let `run` end once the jobs under way are done or handed back."""
@@ -236,9 +247,12 @@ async def list_held(link: Link, limit: int = HELD_MAX) -> list[HeldJob]:
         run_id, why = "", "nobody knows any more"
         with contextlib.suppress(msgspec.DecodeError):
             run_id = msgspec.json.decode(job.payload or b"", type=_Ticket).run
-        for entry in await jobs.job_log_history(job.id):
-            if entry.traceback is not None:
-                why = f"{entry.traceback.exception_type}: {entry.traceback.exception_message}"
+        for entry in await jobs.driver.fetch(
+            jobs.qbq.build_job_log_history_query(), job.id, HISTORY_MAX
+        ):
+            # With psycopg it comes decoded, which pgqueuer's own reading of it does not expect.
+            if (note := cast("dict[str, str] | None", entry["traceback"])) is not None:
+                why = f"{note['exception_type']}: {note['exception_message']}"
         since = int(job.updated.timestamp() * 1000)
         found.append(HeldJob(id=job.id, agent=job.entrypoint, run_id=run_id, since=since, why=why))
     return found

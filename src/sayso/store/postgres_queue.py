@@ -60,7 +60,9 @@ class PostgresQueue:
         self._picking = asyncio.create_task(self._pick(taker), name="sayso-queue")
         self._tasks = [
             self._picking,
-            asyncio.create_task(listen(self._link, channel, self._hear), name="sayso-queue-ear"),
+            asyncio.create_task(
+                listen(self._link, channel, self._hear, self._look), name="sayso-queue-ear"
+            ),
             asyncio.create_task(self._tidy(), name="sayso-queue-tidy"),
         ]
 
@@ -134,20 +136,26 @@ class PostgresQueue:
                 log.debug("the log of jobs stays as long as it is: %s", error)
 
     def _hear(self, text: str) -> None:
-        assert self._taker is not None
         try:
             said = _CALLED.decode(text)
         except ValueError:
             return  # Anybody may call out on a channel.
         if said.operation in ("delete", "truncate"):
             return  # Jobs that are done make no work.
-        if said.operation is not None:
-            self._taker.hint()
-        asyncio.get_running_loop().call_later(LATER_S, self._tell, text)
+        if said.operation is None:
+            self._pass_on(text)
+        else:
+            self._look()
 
-    def _tell(self, text: str) -> None:
+    def _look(self) -> None:
+        """There may be work: claim at once, and pick jobs a little later."""
+        assert self._taker is not None
+        self._taker.hint()
+        asyncio.get_running_loop().call_later(LATER_S, self._pass_on)
+
+    def _pass_on(self, text: str | None = None) -> None:
         if self._picker is not None:
-            self._picker.driver.hear(text)
+            self._picker.hear(text)
 
 
 async def _load() -> None:

@@ -16,9 +16,9 @@ declare
     tickets bytea[];
     keys text[];
 begin
-    select array_agg(agent::text),
-        array_agg(convert_to(json_build_object('run', id, 'seq', seq)::text, 'UTF8')),
-        array_agg(id || ':' || seq)
+    select array_agg(agent::text order by k),
+        array_agg(convert_to(json_build_object('run', id, 'seq', seq)::text, 'UTF8') order by k),
+        array_agg(id || ':' || seq order by k)
     into agents, tickets, keys
     from runs where id = any (named) and status = 'running' and owner = '';
     if agents is not null then
@@ -68,7 +68,9 @@ create function claim_runs(
     worker text, named text[], most integer, bound bigint, after text, kinds_max integer
 ) returns table (place bigint, run text, of_project text) language plpgsql as $$
 begin
-    if not exists (select 1 from runs where status = 'running' and owner = '') then
+    -- In the order of the index, or old statistics could make this a look at every run there is.
+    perform from runs where status = 'running' and owner = '' order by project, agent limit 1;
+    if not found then
         return;
     end if;
     -- One claim at a time, until its commit, or two would both count without the other.
