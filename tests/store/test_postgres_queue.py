@@ -253,6 +253,23 @@ async def test_jobs_are_picked_again_after_every_connection_was_cut(postgres, sc
         assert hand.taken == [f"run_{n}" for n in range(1, 4)]
 
 
+async def test_jobs_are_picked_again_after_pgqueuer_has_ended(postgres, schema, monkeypatch):
+    monkeypatch.setattr(postgres_queue, "RETRY_S", 0.05)
+    async with opened(postgres, schema) as store:
+        hand = Hand(store)
+        hand.serve()
+        first = await until(lambda: store.queue._picker)
+        postgres.execute(f"alter table {schema}.work rename to away")
+        store.queue._look()
+        await until(lambda: store.queue._picker is not first)
+        postgres.execute(f"alter table {schema}.away rename to work")
+
+        await store.append(write("run_1"))
+        await until(lambda: not jobs(postgres, schema))
+
+        assert hand.taken == ["run_1"]
+
+
 async def test_a_queue_without_its_tables_refuses_no_append(postgres, schema):
     async with opened(postgres, schema) as store:
         await store.append(write("run_1"))
