@@ -59,7 +59,7 @@ MUTANTS = (
         file=_WORK,
         old="    perform pg_advisory_xact_lock(\n        1398110581,",
         new="    perform abs(\n        0 *",
-        test=_CLAIMS + "test_a_bound_holds_for_all_who_claim_at_once",
+        test=_QUEUE + "test_a_claim_counts_what_another_one_is_about_to_take",
     ),
     Mutant(
         name="a claim looks at everything that waits",
@@ -67,6 +67,13 @@ MUTANTS = (
         old="            order by r.k limit most\n        ) f",
         new="            order by r.k\n        ) f",
         test=_QUEUE + "test_a_claim_costs_the_same_however_many_wait",
+    ),
+    Mutant(
+        name="a claim from a file sorts everything that waits",
+        file="store/fair.py",
+        old="select project, agent from runs indexed by runs_free",
+        new="select project, agent from runs",
+        test="store/test_fair.py::test_a_claim_from_a_file_goes_by_indexes_alone",
     ),
     Mutant(
         name="claims go by age alone",
@@ -95,7 +102,7 @@ MUTANTS = (
         file="engine/worker.py",
         old="                self._dispatch.wake(loop.run_id)\n",
         new="                pass\n",
-        test=_DISPATCH + "test_room_that_becomes_free_is_filled_at_once[postgres]",
+        test=_DISPATCH + "test_room_that_becomes_free_is_filled_at_once[sqlite]",
     ),
     Mutant(
         name="a claim that comes back while draining is begun",

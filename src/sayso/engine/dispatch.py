@@ -11,7 +11,7 @@ import contextlib
 from typing import Protocol
 
 from sayso.store.base import Store
-from sayso.store.queue import Queue, Taker
+from sayso.store.queue import Queue, Serving, Taker
 
 
 class Dispatch(Protocol):
@@ -64,6 +64,7 @@ class QueueDispatch:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
+        self._serving: Serving | None = None
         self._work = asyncio.Event()
 
     def wake(self, run_id: str) -> None:
@@ -80,11 +81,12 @@ class QueueDispatch:
 
     def serve(self, taker: Taker) -> None:
         """Begin to pick jobs."""
-        self._queue.serve(taker)
+        self._serving = self._queue.serve(taker)
 
     async def close(self) -> None:
         """Pick no more jobs."""
-        await self._queue.stop()
+        if self._serving is not None:
+            await self._serving.stop()
 
 
 def dispatch_of(store: Store) -> Dispatch:

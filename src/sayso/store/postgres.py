@@ -266,7 +266,7 @@ class PostgresStore:
         if not self._closed:
             self._closed = True
             self._watches.close()
-        await self.queue.stop()
+        await self.queue.close()
         await self._writer.finish()
         await self._ear.close()
         await self._link.close()

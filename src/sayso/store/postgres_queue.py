@@ -43,36 +43,20 @@ class _Called(msgspec.Struct, frozen=True):
 
 
 class PostgresQueue:
-    """Picks jobs for the worker of this process."""
+    """The jobs of one store."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._taker: Taker | None = None
-        self._picker: Picker | None = None
-        self._picking: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._stopped = False
+        self._services: list[Service] = []
 
-    def serve(self, taker: Taker) -> None:
-        assert self._taker is None, "a process has one worker"
-        self._taker = taker
-        channel = work_channel(self._link.address.schema)
-        self._picking = asyncio.create_task(self._pick(taker), name="sayso-queue")
-        self._tasks = [
-            self._picking,
-            asyncio.create_task(
-                listen(self._link, channel, self._hear, self._look), name="sayso-queue-ear"
-            ),
-            asyncio.create_task(self._tidy(), name="sayso-queue-tidy"),
-        ]
+    def serve(self, taker: Taker) -> Service:
+        self._services.append(Service(self._link, taker))
+        return self._services[-1]
 
-    async def stop(self) -> None:
-        self._stopped = True
-        if self._picking is not None and self._picker is not None:
-            self._picker.stop()
-            await asyncio.wait([self._picking], timeout=STOP_S)
-        tasks, self._tasks = self._tasks, []
-        await end(tasks)
+    async def close(self) -> None:
+        """Pick no more jobs for anybody."""
+        for service in self._services:
+            await service.stop()
 
     async def held(self, *, limit: int = HELD_MAX) -> list[HeldJob]:
         await _load()
@@ -93,28 +77,54 @@ class PostgresQueue:
 
         try:
             found = await count(self._link)
+            failed = await self.held(limit=1) if found.get("failed") else []
         except StoreClosed:
             raise
         except SaysoError as error:
             return _found("warning", f"the queue cannot be used, and work is found late: {error}")
-        held, waiting = found.get("failed", 0), found.get("queued", 0) + found.get("picked", 0)
-        if held:
+        for first in failed:
             return _found(
                 "warning",
-                f"{held:,} of its jobs failed and {'is' if held == 1 else 'are'} held. Their runs "
-                "are found all the same, only later. `sayso worker --held` lists them with what "
-                "went wrong; offer them again once that is mended.",
+                f"{found['failed']:,} of its jobs failed and are held; the first is {first.id}, of "
+                f"the agent {first.agent!r}: {first.why}. Work is found all the same, only later. "
+                "Once that is mended, `store.queue.requeue(...)` offers them again.",
             )
-        return _found("ok", f"{waiting:,} jobs wait or are being picked, none failed.")
+        waiting = found.get("queued", 0) + found.get("picked", 0)
+        return _found("ok", f"{waiting:,} of its jobs wait or are being picked, none failed.")
 
-    async def _pick(self, taker: Taker) -> None:
+
+class Service:
+    """Picks jobs for one worker."""
+
+    def __init__(self, link: Link, taker: Taker) -> None:
+        self._link = link
+        self._taker = taker
+        self._picker: Picker | None = None
+        self._stopped = False
+        ear = listen(link, work_channel(link.address.schema), self._hear, self._look)
+        self._picking = asyncio.create_task(self._pick(), name="sayso-queue")
+        self._tasks = [
+            self._picking,
+            asyncio.create_task(ear, name="sayso-queue-ear"),
+            asyncio.create_task(self._tidy(), name="sayso-queue-tidy"),
+        ]
+
+    async def stop(self) -> None:
+        self._stopped = True
+        if self._picker is not None:
+            self._picker.stop()
+            await asyncio.wait([self._picking], timeout=STOP_S)
+        tasks, self._tasks = self._tasks, []
+        await end(tasks)
+
+    async def _pick(self) -> None:
         await _load()
         from sayso.store.postgres_jobs import Picker
 
         pause = RETRY_S
         while not self._stopped:
             began = time.monotonic()
-            self._picker = Picker(self._link, taker)
+            self._picker = Picker(self._link, self._taker)
             running = asyncio.create_task(self._picker.run(), name="sayso-queue-run")
             try:
                 await asyncio.wait([running])
@@ -149,7 +159,6 @@ class PostgresQueue:
 
     def _look(self) -> None:
         """There may be work: claim at once, and pick jobs a little later."""
-        assert self._taker is not None
         self._taker.hint()
         asyncio.get_running_loop().call_later(LATER_S, self._pass_on)
 

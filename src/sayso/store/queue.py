@@ -42,15 +42,19 @@ class Taker(msgspec.Struct, frozen=True, kw_only=True):
     """Hear that there may be runs to take; nobody waits for what comes of it."""
 
 
-class Queue(Protocol):
-    """Jobs of one store. What it loses costs time and nothing else."""
-
-    def serve(self, taker: Taker) -> None:
-        """Begin to pick jobs for a worker of this process, until `stop`."""
-        ...
+class Serving(Protocol):
+    """Jobs being picked for one worker."""
 
     async def stop(self) -> None:
         """Pick no more jobs, and hand back those that are not begun."""
+        ...
+
+
+class Queue(Protocol):
+    """Jobs of one store. What it loses costs time and nothing else."""
+
+    def serve(self, taker: Taker) -> Serving:
+        """Begin to pick jobs for a worker of this process."""
         ...
 
     async def held(self, *, limit: int = HELD_MAX) -> list[HeldJob]:
