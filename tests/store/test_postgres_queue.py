@@ -330,16 +330,18 @@ async def test_a_claim_counts_what_another_one_is_about_to_take(postgres, schema
     async with opened(postgres, schema) as store:
         await store.append(*(write(f"run_{n}") for n in range(4)))
         conn = await conn_to(postgres, schema)
-        await conn.execute("begin")
-        await conn.execute("select claim_runs('w1', null, 2, 2, '', 1000)")
-        waits = asyncio.create_task(store.claim("w2", limit=2, project_max=2))
-        done, _ = await asyncio.wait([waits], timeout=0.5)
-        assert not done
+        try:
+            await conn.execute("begin")
+            await conn.execute("select claim_runs('w1', null, 2, 2, '', 1000)")
+            waits = asyncio.create_task(store.claim("w2", limit=2, project_max=2))
+            done, _ = await asyncio.wait([waits], timeout=0.5)
+            assert not done
 
-        await conn.execute("commit")
+            await conn.execute("commit")
 
-        assert await waits == []
-        await conn.close()
+            assert await waits == []
+        finally:
+            await conn.close()
 
 
 async def test_what_became_of_jobs_is_forgotten_but_for_those_that_are_held(postgres, schema):

@@ -100,6 +100,7 @@ class Service:
         self._link = link
         self._taker = taker
         self._picker: Picker | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._stopped = False
         ear = listen(link, work_channel(link.address.schema), self._hear, self._look)
         self._picking = asyncio.create_task(self._pick(), name="sayso-queue")
@@ -158,11 +159,14 @@ class Service:
             self._look()
 
     def _look(self) -> None:
-        """There may be work: claim at once, and pick jobs a little later."""
+        """There may be work: claim at once, and pick jobs a little later, once for all hints."""
         self._taker.hint()
-        asyncio.get_running_loop().call_later(LATER_S, self._pass_on)
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATER_S, self._pass_on)
 
     def _pass_on(self, text: str | None = None) -> None:
+        if text is None:
+            self._later = None
         if self._picker is not None:
             self._picker.hear(text)
 
