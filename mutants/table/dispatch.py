@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         name="an append takes a run beyond the bound of its project",
         file="engine/worker.py",
-        old="if self.knows(agent) and not bounded else",
-        new="if self.knows(agent) else",
+        old="if self.could_take(agent) and not bounded else",
+        new="if self.could_take(agent) else",
         test=_DISPATCH
         + "test_a_bound_on_a_project_holds_in_the_process_that_starts_its_runs[memory]",
     ),

@@ -35,9 +35,11 @@ def clerk(world: Path, name: str) -> Agent:
 
 
 async def work(url: str, world: Path, name: str) -> None:
-    app = Sayso(url, agents=[clerk(world, name)], bounds=Bounds(project_runs_max=2))
-    note(world, f"up {name}")
-    await app.serve()
+    # Room for more than the bound of two projects, and for one process less than that.
+    bounds = Bounds(runs_max=3, project_runs_max=2)
+    async with Sayso(url, agents=[clerk(world, name)], bounds=bounds):
+        note(world, f"up {name}")
+        await asyncio.sleep(600)
 
 
 async def die(url: str) -> None:
@@ -50,7 +52,6 @@ async def die(url: str) -> None:
         Taker(
             agents=["teller"],
             room=lambda: 1,
-            has=lambda _: False,
             take=take,
             hint=lambda: None,
         )

@@ -102,14 +102,15 @@ async def test_two_processes_keep_to_the_bound_of_a_project(postgres: Cluster, t
     url = postgres.database()
     async with Sayso(url, agents=[clerk(tmp_path, "desk")], work=False) as desk:
         with process(url, tmp_path, "a", "work"), process(url, tmp_path, "b", "work"):
+            lines = tmp_path / "lines"
+            await until(lambda: lines.exists() and lines.read_text().count("up") == 2)
             runs = await asyncio.gather(
                 *(desk.start("clerk", "Look", by="mira", project=p) for p in "xy" * 10)
             )
             for run in runs:
                 assert (await run.wait(final=True, timeout=60)).status == "completed"
-    lines = (tmp_path / "lines").read_text().splitlines()
     going, most, who = 0, 0, set[str]()
-    for sign, name in (line.split() for line in lines if line[0] in "+-"):
+    for sign, name in (one.split() for one in lines.read_text().splitlines() if one[0] in "+-"):
         going += 1 if sign == "+" else -1
         most = max(most, going)
         who.add(name)

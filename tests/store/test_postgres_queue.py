@@ -55,7 +55,6 @@ class Hand:
             Taker(
                 agents=self.agents,
                 room=self.room,
-                has=self.taken.__contains__,
                 take=self.take,
                 hint=self.hint,
             )
@@ -168,7 +167,6 @@ async def test_a_job_for_which_there_is_no_room_any_more_is_handed_back(postgres
             Taker(
                 agents=("teller",),
                 room=lambda: rooms.pop() if rooms else 0,
-                has=hand.taken.__contains__,
                 take=hand.take,
                 hint=hand.hint,
             )

@@ -60,7 +60,6 @@ class Worker:
         taker = Taker(
             agents=tuple(self._parts.drivers),
             room=self.room,
-            has=self._loops.__contains__,
             take=self.take,
             hint=lambda: self._dispatch.wake(""),
         )
@@ -70,7 +69,7 @@ class Worker:
         """Say how many more runs could be worked on here."""
         return 0 if self._draining else self._parts.bounds.runs_max - len(self._loops)
 
-    def knows(self, agent: str) -> bool:
+    def could_take(self, agent: str) -> bool:
         """Tell whether a run of this agent could be worked on here right now."""
         return self.room() > 0 and agent in self._parts.drivers
 
@@ -78,7 +77,7 @@ class Worker:
         """Give this worker's id if an append may make it the owner of a run, else nothing."""
         # How many of a project are worked on is counted by claims only.
         bounded = self._parts.bounds.project_runs_max is not None
-        return self.id if self.knows(agent) and not bounded else ""
+        return self.id if self.could_take(agent) and not bounded else ""
 
     def notice(self, run: Run, owner: str) -> None:
         """Hear of a committed write to a run."""
@@ -89,7 +88,7 @@ class Worker:
 
     async def take_over(self, run_id: str, agent: str, before: str, proof: str) -> bool:
         """Go on with a run whose worker is gone."""
-        if not self.knows(agent):
+        if not self.could_take(agent):
             return False
         event = e.RunTakenOver(worker=self.id, before=before, proof=proof)
         written = await self._parts.ledger.take_over(run_id, event)

@@ -224,11 +224,9 @@ class Picker:
 
     async def _handle(self, job: Job) -> None:
         try:
-            ticket = msgspec.json.decode(job.payload or b"", type=_Ticket)
+            msgspec.json.decode(job.payload or b"", type=_Ticket)
         except msgspec.DecodeError as error:
             raise BadValue(f"the job {job.id} is none of ours: {error}") from None
-        if self._taker.has(ticket.run):
-            return
         if self._manager.shutdown.is_set() or self._taker.room() <= 0:
             raise RetryRequested(reason="nobody here has room for it")
         try:

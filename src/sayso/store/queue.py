@@ -34,8 +34,6 @@ class Taker(msgspec.Struct, frozen=True, kw_only=True):
     """Only jobs for these are picked."""
     room: Callable[[], int]
     """How many more runs it could work on. Without room no job is picked."""
-    has: Callable[[str], bool]
-    """Whether it works on a run already."""
     take: Callable[[], Awaitable[None]]
     """Claim runs. A job is done when this has returned."""
     hint: Callable[[], None]
