@@ -13,8 +13,9 @@ from bench import teller
 from bench.measure import quantile, timed_ms
 from bench.report import Report, number
 from bench.size import Size
-from sayso import Sayso, approve
+from sayso import Agent, Context, Sayso, approve, tool
 from sayso.store.sqlite import SqliteStore
+from sayso.testing import ScriptedModel
 
 GREEDY = 64
 
@@ -120,10 +121,8 @@ def _cpu_s(pid: int) -> float:
     return (main + others) / 1e9
 
 
-async def _work(path: Path, *, bell: bool) -> None:
-    """Work until the input ends, and say when each tool begins."""
-    from sayso import Agent, Context, tool
-    from sayso.testing import ScriptedModel
+def say_when() -> Agent:
+    """Make the agent whose tool says when it begins."""
 
     @tool(approval=True, effect="once", risk="high", within="4h", timeout="30s")
     async def process_payment(
@@ -134,12 +133,16 @@ async def _work(path: Path, *, bell: bool) -> None:
         return {"ok": True}
 
     model = ScriptedModel(teller.answer)
-    agent = Agent("teller", model=model, tools=[process_payment, teller.look_up])
+    return Agent("teller", model=model, tools=[process_payment, teller.look_up])
+
+
+async def _work(path: Path, *, bell: bool) -> None:
+    """Work until the input ends, and say when each tool begins."""
     store = await SqliteStore.open(path, bell=bell)
     try:
-        async with Sayso(store, agents=[agent]):
+        async with Sayso(store, agents=[say_when()]):
             print("ready", flush=True)
-            await _input_end()
+            await until_input_ends()
     finally:
         await store.close()
 
@@ -161,14 +164,14 @@ async def _greedy(path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(GREEDY):
                 group.create_task(hand())
-            await _input_end()
+            await until_input_ends()
             took_s = time.monotonic() - before
             counted = done
             enough = True
     print(f"{counted / took_s:,.0f}", flush=True)
 
 
-async def _input_end() -> None:
+async def until_input_ends() -> None:
     """Wait for a line on the input, or its end."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()

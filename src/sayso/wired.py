@@ -22,7 +22,7 @@ from sayso.agents.single import SingleCall
 from sayso.domain.policy import Policy
 from sayso.engine.courier import Courier, Notices, Notify
 from sayso.engine.desk import Desk
-from sayso.engine.dispatch import LocalDispatch
+from sayso.engine.dispatch import Dispatch, dispatch_of
 from sayso.engine.door import DoorKeeper
 from sayso.engine.feed import Feed
 from sayso.engine.gate import Gate
@@ -116,9 +116,9 @@ class Wired:
         self._worker: Worker | None = None
         self._sweeper: Sweeper | None = None
         self._courier: Courier | None = None
-        self._dispatch: LocalDispatch | None = None
         self._drained = True
         """Whether, when it was closed, nothing under way had to be cut off."""
+        self._dispatch: Dispatch | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -164,7 +164,7 @@ class Wired:
                 if isinstance(driver, Agent):
                     stack.push_async_callback(driver.aclose)
             if self._dispatch is not None:
-                stack.callback(self._dispatch.close)
+                stack.push_async_callback(self._dispatch.close)
             if self._worker is not None:
                 stack.push_async_callback(self._drain, self._worker)
             if self._courier is not None:
@@ -216,7 +216,7 @@ class Wired:
             end.result()
 
     async def _wire(self, store: Store) -> None:
-        self._dispatch = LocalDispatch(store)
+        self._dispatch = dispatch_of(store)
         ledger = self.ledger_class(store, self._dispatch)
         ledger.notices = self._notify is not None
         people = People(store, self._project)

@@ -16,6 +16,7 @@ from .kit import Place, World
 KINDS = ["memory", "sqlite"]
 IN_POSTGRES = {
     "test_cycle",
+    "test_dispatch",
     "test_doubt",
     "test_effects",
     "test_fail_closed",

@@ -143,10 +143,8 @@ class _Delayed:
         await self._plan.operation(self._process, "after load")
         return found
 
-    async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
-    ) -> list[str]:
-        found = await self._store.claim(worker, limit=limit, agents=agents)
+    async def claim(self, worker: str, **how: Any) -> list[str]:
+        found = await self._store.claim(worker, **how)
         if found:
             await self._plan.operation(self._process, "after claim")
         return found

@@ -34,6 +34,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How deep agents may be below agents."""
     runs_max: int = 200
     """How many runs one worker advances at a time."""
+    project_runs_max: int | None = None
+    """How many runs of one project all workers together advance at a time; None: as many as they
+    can. The same for all of them, or the greatest counts.
+    """
     calls_max: int = 128
     """How many calls one turn may ask for."""
     attempts_max: int = 5

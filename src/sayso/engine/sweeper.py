@@ -90,7 +90,7 @@ class Sweeper:
 
     async def _rescue_page(self, worker: Worker, skip: int) -> tuple[int, int]:
         # Runs of other agents cannot be gone on with here, so they need not be read.
-        agents = [agent for agent in self._parts.drivers if worker.takes(agent)]
+        agents = [agent for agent in self._parts.drivers if worker.could_take(agent)]
         page = await self._parts.store.lost(agents=agents, skip=skip)
         done = [await self._apart(lost.run_id, self._rescue(worker, lost)) for lost in page]
         return len(page), sum(done)

@@ -1,6 +1,7 @@
 """Advances runs: those that this process made work for, and those that nobody works on.
 
-Rule 1: a bounded number at a time; what is over is left unowned, and found again by `claim`.
+Rule 1: a bounded number at a time; what is over is left unowned, and found again by `claim`, which
+is fair between projects.
 Rule 2: draining takes no new run, and waits for what has started. What must be cut off stays owned
 by this worker, so that others look into it only once this process is certainly gone.
 """
@@ -19,8 +20,12 @@ from sayso.engine.ids import new_id
 from sayso.engine.loop import RunLoop
 from sayso.engine.parts import Parts
 from sayso.errors import StoreClosed, StoreError, StoreNewer
+from sayso.store.queue import Taker
 
 log = logging.getLogger("sayso")
+
+TAKE_MAX = 16
+"""How many runs are claimed at a time, so that what comes at once is spread over all workers."""
 
 
 class Worker:
@@ -36,6 +41,11 @@ class Worker:
         self._draining = False
         self._cut_off = False
         """Whether a call may be under way that nobody here looks after any more."""
+        self._taking = asyncio.Lock()
+        self._asked = self._answered = 0
+        """How often somebody has asked for a claim, and up to which of these there was one."""
+        self._more = False
+        """Whether there was more to claim than there was room for."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.outdated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,11 +59,27 @@ class Worker:
             asyncio.create_task(self._serve(self._claim), name="sayso-claim"),
             asyncio.create_task(self._serve(self._beat), name="sayso-beat"),
         ]
+        taker = Taker(
+            agents=tuple(self._parts.drivers),
+            room=self.room,
+            take=self.take,
+            hint=lambda: self._dispatch.wake(""),
+        )
+        self._dispatch.serve(taker)
+
+    def room(self) -> int:
+        """Say how many more runs could be worked on here."""
+        return 0 if self._draining else self._parts.bounds.runs_max - len(self._loops)
+
+    def could_take(self, agent: str) -> bool:
+        """Tell whether a run of this agent could be worked on here right now."""
+        return self.room() > 0 and agent in self._parts.drivers
 
     def takes(self, agent: str) -> str:
-        """Give this worker's id if it would work on a run of this agent right now, else nothing."""
-        free = len(self._loops) < self._parts.bounds.runs_max
-        return self.id if free and not self._draining and agent in self._parts.drivers else ""
+        """Give this worker's id if an append may make it the owner of a run, else nothing."""
+        # How many of a project are worked on is counted by claims only.
+        bounded = self._parts.bounds.project_runs_max is not None
+        return self.id if self.could_take(agent) and not bounded else ""
 
     def notice(self, run: Run, owner: str) -> None:
         """Hear of a committed write to a run."""
@@ -64,7 +90,7 @@ class Worker:
 
     async def take_over(self, run_id: str, agent: str, before: str, proof: str) -> bool:
         """Go on with a run whose worker is gone."""
-        if not self.takes(agent):
+        if not self.could_take(agent):
             return False
         event = e.RunTakenOver(worker=self.id, before=before, proof=proof)
         written = await self._parts.ledger.take_over(run_id, event)
@@ -79,6 +105,8 @@ class Worker:
         self._parts.vault.close()
         try:
             async with asyncio.timeout(timeout_s):
+                async with self._taking:  # What a claim under way brings is left to others.
+                    pass
                 await self._idle.wait()
         except TimeoutError:
             pass
@@ -130,17 +158,40 @@ class Worker:
         finally:
             del self._loops[loop.run_id]
             self._parts.ledger.unpin(loop.run_id)
+            if self._more or self._parts.bounds.project_runs_max is not None:
+                self._dispatch.wake(loop.run_id)
             if not self._loops:
                 self._idle.set()
 
-    async def _claim(self) -> None:
-        bounds = self._parts.bounds
-        room = bounds.runs_max - len(self._loops)
-        if room > 0 and not self._draining:
-            agents = tuple(self._parts.drivers)
-            for run_id in await self._parts.store.claim(self.id, limit=room, agents=agents):
+    async def take(self) -> None:
+        """Claim runs, if there is room; once for all who ask while a claim is under way."""
+        self._asked = mine = self._asked + 1
+        async with self._taking:
+            if self._answered >= mine:
+                return
+            asked = self._asked
+            await self._take()
+            self._answered = asked
+
+    async def _take(self) -> None:
+        bounds, agents = self._parts.bounds, tuple(self._parts.drivers)
+        self._more = True
+        while (room := self.room()) > 0:
+            limit = min(room, TAKE_MAX)
+            found = await self._parts.store.claim(
+                self.id, limit=limit, agents=agents, project_max=bounds.project_runs_max
+            )
+            if self._draining:
+                return  # They are left to others when this worker retires.
+            for run_id in found:
                 self._adopt(run_id, elsewhere=True)
-        await self._dispatch.wait(bounds.look_s)
+            if len(found) < limit:
+                self._more = False
+                return
+
+    async def _claim(self) -> None:
+        await self.take()
+        await self._dispatch.wait(self._parts.bounds.look_s)
 
     async def _beat(self) -> None:
         await asyncio.sleep(self._parts.bounds.beat_s)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
     from sayso.store.outbox import Outbox
+    from sayso.store.queue import Queue
     from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
 
@@ -325,6 +326,11 @@ class Store(Protocol):
         """Where it keeps who was refused what."""
         ...
 
+    @property
+    def queue(self) -> Queue | None:
+        """Where it offers runs that have work; None: whoever works looks by itself."""
+        ...
+
     def now(self) -> int:
         """Store time: milliseconds since 1970 by the store's own clock."""
         ...
@@ -412,12 +418,21 @@ class Store(Protocol):
         ...
 
     async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+        self,
+        worker: str,
+        *,
+        limit: int = 1,
+        agents: Sequence[str] | None = None,
+        project_max: int | None = None,
     ) -> list[str]:
         """Make the worker the owner of runs that are running and have none, of these agents if
-        they are named; say which, oldest first. No run is ever given to two, and none that a newer
-        Sayso has written to, by its fold number, to anybody. Costs no more than a read when there
-        is none.
+        they are named; say which. No run is ever given to two, and none that a newer Sayso has
+        written to, by its fold number, to anybody.
+
+        It is fair: one after another is taken from the project of which the fewest have an owner,
+        whoever that is, those taken before included; among such projects, and within one, the
+        oldest run. No project gets beyond `project_max` runs that have an owner. Costs no more than
+        a read when there is none, and does not grow with how many wait.
         """
         ...
 

@@ -39,6 +39,7 @@ from sayso.store.base import (
 )
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
+from sayso.store.fair import Free, share
 from sayso.store.lease import this_host
 from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
@@ -68,6 +69,10 @@ class MemoryStore:
     @property
     def name(self) -> str:
         return "memory:"
+
+    @property
+    def queue(self) -> None:
+        return None
 
     def now(self) -> int:
         return self._clock.now()
@@ -183,18 +188,26 @@ class MemoryStore:
         self._watches.ring(())
 
     async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+        self,
+        worker: str,
+        *,
+        limit: int = 1,
+        agents: Sequence[str] | None = None,
+        project_max: int | None = None,
     ) -> list[str]:
         self._check()
+        rows = list(self._kept.runs.values())
         free = [
-            row
-            for row in self._kept.runs.values()
+            Free(k, row.id, row.project)
+            for k, row in enumerate(rows)
             if row.status == "running" and not row.owner and (agents is None or row.agent in agents)
             if row.fold <= FOLD
         ]
-        for row in free[: page_size(limit)]:
-            self._kept.runs[row.id] = replace(row, owner=worker)
-        return [row.id for row in free[: page_size(limit)]]
+        owned = Counter(row.project for row in rows if row.owner)
+        chosen = share(free, owned, page_size(limit), project_max)
+        for run in chosen:
+            self._kept.runs[run.id] = replace(rows[run.k], owner=worker)
+        return [run.id for run in chosen]
 
     async def lost(
         self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX

@@ -50,18 +50,14 @@ from sayso.store.postgres_ports import (
     Question,
 )
 from sayso.store.postgres_proof import Proofs
+from sayso.store.postgres_queue import PostgresQueue
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
 from sayso.store.watch import RunWatch, Watches
 
 _CLAIM = """
-with free as materialized (
-    select k from runs where status = 'running' and owner = ''
-        and (%(agents)s::text[] is null or agent = any(%(agents)s::text[]))
-        and fold <= %(fold)s
-    order by k limit %(limit)s for update skip locked
-)
-update runs r set owner = %(worker)s from free where r.k = free.k returning r.k, r.id
+select run, of_project from claim_runs(
+    %s::text, %s::text[], %s::int, %s::bigint, %s::text, %s::int, %s::bigint) order by place
 """
 _BEAT = "select worker_beat(%s::text, %s::text, %s::text, %s::bigint, %s::bigint)"
 _RETIRE = "select worker_retire(%s::text, %s::text, %s::text)"
@@ -72,6 +68,10 @@ where not exists (select 1 from runs where status = 'running' and owner = w.id)
 _FORGET = """
 delete from workers w where id = any(%s::text[])
     and not exists (select 1 from runs where status = 'running' and owner = w.id)
+"""
+
+KINDS_MAX = 1000
+"""A claim looks at so many agents of projects that have something free, and the next one at others.
 """
 
 T = TypeVar("T")
@@ -107,6 +107,9 @@ class PostgresStore:
         )
         self.seals = PostgresSeals(self._submit, self._read)
         self.door = PostgresDoor(self._submit, self._read, self._given)
+        self.queue = PostgresQueue(link)
+        self._claimed_of = ""
+        """The project of the last run that was claimed: the next look begins after it."""
 
     @classmethod
     async def open(
@@ -220,11 +223,19 @@ class PostgresStore:
         self._moved([])
 
     async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+        self,
+        worker: str,
+        *,
+        limit: int = 1,
+        agents: Sequence[str] | None = None,
+        project_max: int | None = None,
     ) -> list[str]:
         mine = None if agents is None else list(agents)
-        params = {"worker": worker, "agents": mine, "fold": FOLD, "limit": page_size(limit)}
-        return [run_id for _, run_id in sorted(await self._submit(_CLAIM, params))]
+        params = (worker, mine, page_size(limit), project_max, self._claimed_of, KINDS_MAX, FOLD)
+        found = await self._submit(_CLAIM, params)
+        if found:
+            self._claimed_of = found[-1][1]
+        return [run_id for run_id, _ in found]
 
     async def lost(
         self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
@@ -260,6 +271,7 @@ class PostgresStore:
             look_at_clock(now, last_at),
             look_for_keys(None, shared=True),
             look_at_workers(workers, free),
+            await self.queue.checkup(),
         ]
 
     async def close(self) -> None:
@@ -268,6 +280,7 @@ class PostgresStore:
         if not self._closed:
             self._closed = True
             self._watches.close()
+        await self.queue.close()
         await self._writer.finish()
         await self._ear.close()
         await self._link.close()

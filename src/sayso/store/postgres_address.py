@@ -48,6 +48,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"Address({self.name!r})"
 
 
+def work_channel(schema: str) -> str:
+    """Name what the queue of a store calls out on."""
+    return f"sayso_{schema}_work"
+
+
 def read_address(url: str, schema: str = SCHEMA) -> Address:
     """Read an address. `BadSetup` if it is none; what it says is then not repeated. A schema other
     than `sayso` comes after a `#` at its end, as in the name of the store.

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -81,11 +81,8 @@ class Ear:
 
     async def close(self) -> None:
         """Stop listening and looking."""
-        tasks, self._tasks = set(self._tasks), []
-        while tasks:
-            for task in tasks:
-                task.cancel()  # Again, if the driver has swallowed it.
-            _, tasks = await asyncio.wait(tasks, timeout=0.2)
+        tasks, self._tasks = self._tasks, []
+        await end(tasks)
 
     def own(self, first: int, last: int) -> None:
         """Note what this very store has committed after a position: that has been told about."""
@@ -116,27 +113,7 @@ class Ear:
             self._on_moved([])
 
     async def _listen(self) -> None:
-        pause = RETRY_S
-        while True:
-            conn: Conn | None = None
-            try:
-                conn = await self._link.connect()
-                channel = sql.Identifier(self._link.address.channel)
-                await conn.execute(sql.SQL("listen {}").format(channel))
-                pause = RETRY_S
-                while not _is_cancelled():
-                    async for notice in conn.notifies(timeout=LISTEN_S):
-                        self._hear(notice.payload)
-            except (SaysoError, psycopg.Error, OSError) as error:
-                log.debug("not listening to %s: %s", self._link.name, type(error).__name__)
-            finally:
-                if conn is not None:
-                    with contextlib.suppress(psycopg.Error, OSError):
-                        await conn.close()
-            if _is_cancelled():
-                return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, RETRY_MAX_S)
+        await listen(self._link, self._link.address.channel, self._hear)
 
     def _hear(self, text: str) -> None:
         try:
@@ -147,6 +124,46 @@ class Ear:
         # Where that was is not believed: a forged hint must not hide what a look would find.
         if sender != self._sender:
             self._on_moved(moved)
+
+
+async def listen(
+    link: Link, channel: str, hear: Callable[[str], None], opened: Callable[[], None] | None = None
+) -> None:
+    """Hear what is called out on a channel, on a connection of its own, and on another one when
+    that is cut; `opened` is called each time, because nobody knows what was missed. Ends only when
+    it is cancelled.
+    """
+    pause = RETRY_S
+    while True:
+        conn: Conn | None = None
+        try:
+            conn = await link.connect()
+            await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            pause = RETRY_S
+            if opened is not None:
+                opened()
+            while not _is_cancelled():
+                async for notice in conn.notifies(timeout=LISTEN_S):
+                    hear(notice.payload)
+        except (SaysoError, psycopg.Error, OSError) as error:
+            log.debug("not listening to %s: %s", link.name, type(error).__name__)
+        finally:
+            if conn is not None:
+                with contextlib.suppress(psycopg.Error, OSError):
+                    await conn.close()
+        if _is_cancelled():
+            return
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, RETRY_MAX_S)
+
+
+async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """End tasks that use the driver, which now and then swallows a cancellation."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=0.2)
 
 
 def _is_cancelled() -> bool:

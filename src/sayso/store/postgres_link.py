@@ -16,7 +16,7 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import psycopg
@@ -128,11 +128,12 @@ class Link:
 
     async def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Read. On a connection that turns out to be dead it is tried once more on another."""
+        do = _statement(sql, params)
         try:
-            return await self._by_itself(sql, params)
+            return await self._by_itself(do)
         except _Cut:
             try:
-                return await self._by_itself(sql, params)
+                return await self._by_itself(do)
             except _Cut as cut:
                 raise translate(cut.error, self.name, password=self.address.password) from None
 
@@ -143,8 +144,12 @@ class Link:
         It is never prepared: that would be an exchange of its own, after whose loss nothing was
         written, and the writes are calls of functions that keep their plans.
         """
+        return await self.lend(_statement(sql, params, prepare=False))
+
+    async def lend(self, do: Callable[[Conn], Awaitable[T]]) -> T:
+        """Do something on a connection of the pool, with all that is said of `write`."""
         try:
-            return await self._by_itself(sql, params, prepare=False)
+            return await self._by_itself(do)
         except _Cut as cut:
             raise lost(cut.error, self.name, self.address.password) from None
 
@@ -156,12 +161,10 @@ class Link:
         finally:
             handle.cancel()
 
-    async def _by_itself(
-        self, sql: str, params: Params, *, prepare: bool = True
-    ) -> list[tuple[Any, ...]]:
+    async def _by_itself(self, do: Callable[[Conn], Awaitable[T]]) -> T:
         if self._newer:
             raise StoreNewer(self._newer)
-        task = asyncio.create_task(self._run(sql, params, prepare))
+        task = asyncio.create_task(self._run(do))
         self._under_way.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
@@ -171,11 +174,7 @@ class Link:
         if not task.cancelled():
             task.exception()  # Nobody has to be told twice that nobody listened.
 
-    async def _run(self, sql: str, params: Params, prepare: bool) -> list[tuple[Any, ...]]:  # noqa: FBT001
-        async def do(conn: Conn) -> list[tuple[Any, ...]]:
-            cursor = await conn.execute(sql.encode(), params, binary=True, prepare=prepare)
-            return await cursor.fetchall() if cursor.description else []
-
+    async def _run(self, do: Callable[[Conn], Awaitable[T]]) -> T:
         try:
             conn = await self._pool.getconn()
         except PoolClosed:
@@ -288,6 +287,16 @@ class _Cut(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def _statement(
+    sql: str, params: Params, *, prepare: bool = True
+) -> Callable[[Conn], Coroutine[Any, Any, list[tuple[Any, ...]]]]:
+    async def do(conn: Conn) -> list[tuple[Any, ...]]:
+        cursor = await conn.execute(sql.encode(), params, binary=True, prepare=prepare)
+        return await cursor.fetchall() if cursor.description else []
+
+    return do
 
 
 async def _check(conn: Conn) -> None:

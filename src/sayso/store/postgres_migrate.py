@@ -46,6 +46,8 @@ _TAKE_TURN = """
 select pg_advisory_xact_lock(1398110579, oid::integer) from pg_namespace where nspname = %s
 """
 """The lock that writes hold until they are committed."""
+_JOBS = "-- pgqueuer --"
+"""In place of this line comes what pgqueuer needs."""
 _SCHEMA = "select 1 from pg_namespace where nspname = %s"
 _ANYTHING = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s
@@ -194,7 +196,12 @@ async def _apply(conn: Conn, name: str, schema: str, step: Step) -> bool:
             await conn.execute(_TAKE_TURN, (schema,))
         if step.number == 1 and not await _one(conn, _SCHEMA, schema):
             await conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
-        await conn.execute(step.text.encode())
+        text = step.text
+        if _JOBS in text:
+            from sayso.store.postgres_jobs import install_sql
+
+            text = text.replace(_JOBS, install_sql(schema))
+        await conn.execute(text.encode())
         await _note(conn, schema, step)
     return True
 

@@ -150,6 +150,10 @@ class SqliteStore:
     def name(self) -> str:
         return self._path
 
+    @property
+    def queue(self) -> None:
+        return None
+
     def now(self) -> int:
         return self._clock.now()
 
@@ -218,11 +222,18 @@ class SqliteStore:
         )
 
     async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
+        self,
+        worker: str,
+        *,
+        limit: int = 1,
+        agents: Sequence[str] | None = None,
+        project_max: int | None = None,
     ) -> list[str]:
-        if not self._read(lambda reader: reader.has_free(agents)):
+        if not self._read(lambda reader: reader.has_free(agents, project_max)):
             return []  # The usual answer, which needs no transaction.
-        return await self._submit(lambda pen: pen.claim(worker, page_size(limit), agents))
+        return await self._submit(
+            lambda pen: pen.claim(worker, page_size(limit), agents, project_max)
+        )
 
     async def lost(
         self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX

@@ -13,12 +13,12 @@ from typing import Any, cast
 import apsw
 import msgspec
 
-from sayso.domain.run import FOLD
 from sayso.errors import KeyReused, StoreError, ThreadBusy
 from sayso.store import chain
 from sayso.store.admit import check_conditions, check_guard, check_item, make_entries
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, KeyRow, Write
 from sayso.store.clock import Clock
+from sayso.store.fair import choose
 from sayso.store.lease import this_host
 from sayso.store.sqlite_audit import AuditPen
 from sayso.store.sqlite_outbox import OutboxPen
@@ -132,12 +132,14 @@ class Pen:
             self._write(write, head, at)
         return Appended(at=at, position=self.position)
 
-    def claim(self, worker: str, limit: int, agents: Sequence[str] | None) -> list[str]:
-        """Give free runs an owner, oldest first."""
-        free = self._conn.execute(free_sql(agents), (*(agents or ()), limit)).fetchall()
-        for k, _ in free:
-            self._conn.execute(_OWN, (worker, k))
-        return [cast("str", run_id) for _, run_id in free]
+    def claim(
+        self, worker: str, limit: int, agents: Sequence[str] | None, project_max: int | None
+    ) -> list[str]:
+        """Give free runs an owner."""
+        chosen = choose(self._conn, limit, agents, project_max)
+        for run in chosen:
+            self._conn.execute(_OWN, (worker, run.k))
+        return [run.id for run in chosen]
 
     def beat(self, worker: str) -> None:
         """Prolong a worker's lease."""
@@ -323,20 +325,6 @@ def _update_run(status: bool, owner: bool, due_at: bool) -> str:  # noqa: FBT001
     names = ["seq", "at", "hash", "last", "fold", "state"]
     names += ["status"] * status + ["owner"] * owner + ["due_at"] * due_at
     return f"update runs set {', '.join(f'{name} = ?' for name in names)} where k = ?"  # noqa: S608
-
-
-def free_sql(agents: Sequence[str] | None) -> str:
-    """Select the runs that are running and have no owner, of these agents if they are named."""
-    return _free_sql(None if agents is None else len(agents))
-
-
-@cache
-def _free_sql(agents: int | None) -> str:
-    mine = "" if agents is None else f"and agent in ({', '.join('?' * agents)})"
-    return f"""
-    select k, id from runs where status = 'running' and owner = '' {mine} and fold <= {FOLD}
-    order by k limit ?
-    """  # noqa: S608
 
 
 def _refused(error: apsw.ConstraintError, write: Write) -> Exception:

@@ -20,10 +20,11 @@ from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.fair import choose
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
-from sayso.store.sqlite_pen import free_sql, unpack_digest
+from sayso.store.sqlite_pen import unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
 from sayso.store.words import has_words, is_of_ids
 
@@ -148,8 +149,8 @@ class Reader:
     def due(self, now: int, skip: int, limit: int) -> list[str]:
         return [row[0] for row in self._all(_DUE, (now, page_size(limit), skip))]
 
-    def has_free(self, agents: Sequence[str] | None) -> bool:
-        return bool(self._all(free_sql(agents), (*(agents or ()), 1)))
+    def has_free(self, agents: Sequence[str] | None, project_max: int | None) -> bool:
+        return bool(choose(self._conn, 1, agents, project_max))
 
     def owned(self) -> list[tuple[str, str, str, str | None, int | None]]:
         """Every running run that has an owner: run, agent, worker, its boot id and its lease."""

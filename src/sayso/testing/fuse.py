@@ -92,10 +92,8 @@ class _FusedStore:
         await self._store.beat(worker)
         self._fuse.point("after beat")
 
-    async def claim(
-        self, worker: str, *, limit: int = 1, agents: Sequence[str] | None = None
-    ) -> list[str]:
-        found = await self._store.claim(worker, limit=limit, agents=agents)
+    async def claim(self, worker: str, **how: Any) -> list[str]:
+        found = await self._store.claim(worker, **how)
         if found:
             self._fuse.point("after claim")
         return found

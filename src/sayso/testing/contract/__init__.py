@@ -10,6 +10,7 @@ from sayso.testing.contract.append import AppendContract
 from sayso.testing.contract.audit import AuditContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.checkup import CheckupContract
+from sayso.testing.contract.claims import ClaimContract
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
 from sayso.testing.contract.outbox import OutboxContract
@@ -29,6 +30,7 @@ class StoreContract(
     ListContract,
     OutboxContract,
     CheckupContract,
+    ClaimContract,
     RaceContract,
     SearchContract,
     ShelfContract,

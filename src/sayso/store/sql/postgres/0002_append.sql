@@ -256,6 +256,7 @@ declare
     num integer;
     now bigint;
     moved jsonb := '[]';
+    unowned text[] := '{}';
     said text;
     why text;
     which text;
@@ -277,6 +278,9 @@ begin
             end loop;
             seen := place;
             moved := moved || jsonb_path_query_array(writes, '$[*].run');
+            unowned := unowned || array(
+                select x ->> 'run' from jsonb_array_elements(writes) x
+                where x ->> 'status' = 'running' and coalesce(x ->> 'owner', '') = '');
             return next jsonb_build_object('at', now, 'position', place);
         exception when others then
             get stacked diagnostics said = message_text, why = pg_exception_detail,
@@ -285,6 +289,9 @@ begin
                 'state', sqlstate, 'said', said, 'why', why, 'which', which);
         end;
     end loop;
+    if unowned <> '{}' then
+        perform offer(unowned);
+    end if;
     if seen > first then
         update ends set position = seen where position = first;
         if not found then

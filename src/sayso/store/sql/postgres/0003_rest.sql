@@ -149,9 +149,14 @@ $$;
 
 create function worker_retire(worker text, sender text, channel text)
 returns void language plpgsql as $$
+declare
+    left_over text[];
 begin
     perform take_turn();
-    update runs set owner = '' where status = 'running' and owner = worker;
+    with freed as (
+        update runs set owner = '' where status = 'running' and owner = worker returning id
+    ) select array_agg(id::text) into left_over from freed;
+    perform offer(left_over);
     delete from workers where id = worker;
     perform ring(sender, channel);
 end

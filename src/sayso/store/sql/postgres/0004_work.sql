@@ -1,0 +1,117 @@
+-- Work for whoever has room: jobs in the tables of pgqueuer, and fair claims.
+
+-- pgqueuer --
+
+-- What is free to claim, and what somebody works on.
+create index runs_free on runs (project, agent, k) where status = 'running' and owner = '';
+
+create index runs_owned on runs (project) where owner > '';
+
+-- A job for each of these runs that is running and has no owner: its id, where it is, and no more.
+-- Work that cannot be offered is still found by whoever looks for it, and no decision is refused
+-- because of a queue.
+create function offer(named text[]) returns void language plpgsql as $$
+declare
+    agents text[];
+    tickets bytea[];
+    keys text[];
+begin
+    select array_agg(agent::text order by k),
+        array_agg(convert_to(json_build_object('run', id, 'seq', seq)::text, 'UTF8') order by k),
+        array_agg(id || ':' || seq order by k)
+    into agents, tickets, keys
+    from runs where id = any (named) and status = 'running' and owner = '';
+    if agents is not null then
+        perform enqueue(array_fill(0, array[cardinality(keys)]), agents, tickets,
+            array_fill(interval '0', array[cardinality(keys)]), keys,
+            array_fill(null::jsonb, array[cardinality(keys)]));
+    end if;
+exception when others then
+    raise warning 'work cannot be offered: %', sqlerrm;
+end
+$$;
+
+-- The projects and agents of which something is free, from a project on and round again, each found
+-- by one step in the index, however much of it there is.
+create function free_kinds(after text, most integer)
+returns table (of_project name_text, of_agent name_text) language plpgsql stable as $$
+begin
+    return query with recursive kind (p, a) as (
+        (select project, agent from runs
+        where status = 'running' and owner = '' and project > after
+        order by project, agent limit 1)
+        union all
+        select n.project, n.agent from kind cross join lateral (
+            select project, agent from runs
+            where status = 'running' and owner = '' and (project, agent) > (kind.p, kind.a)
+            order by project, agent limit 1
+        ) n
+    ), round_again (p, a) as (
+        (select project, agent from runs
+        where status = 'running' and owner = '' and project <= after
+        order by project, agent limit 1)
+        union all
+        select n.project, n.agent from round_again cross join lateral (
+            select project, agent from runs
+            where status = 'running' and owner = '' and project <= after
+                and (project, agent) > (round_again.p, round_again.a)
+            order by project, agent limit 1
+        ) n
+    )
+    (select * from kind) union all (select * from round_again) limit most;
+end
+$$;
+
+-- One run after another goes to the project of which the fewest are owned, what it is given now
+-- included, and among those to the oldest run; no project gets beyond its bound.
+create function claim_runs(
+    worker text, named text[], most integer, bound bigint, after text, kinds_max integer,
+    folds bigint
+) returns table (place bigint, run text, of_project text) language plpgsql as $$
+begin
+    -- In the order of the index, or old statistics could make this a look at every run there is.
+    perform from runs where status = 'running' and owner = '' order by project, agent limit 1;
+    if not found then
+        return;
+    end if;
+    -- One claim at a time, until its commit, or two would both count without the other.
+    perform pg_advisory_xact_lock(
+        1398110581, (select oid::integer from pg_namespace where nspname = current_schema()));
+    -- Nobody waits for the disk: a claim that a crash has lost was never made, and whoever believes
+    -- in it is refused by the guard of its next append, which does wait, and for this as well.
+    perform set_config('synchronous_commit', 'off', true);
+    return query with ranked as materialized (
+        select f.k, row_number() over (partition by q.of_project order by f.k) + (
+            select count(*) from runs o where o.project = q.of_project and o.owner > ''
+        ) as rank
+        from free_kinds(after, kinds_max) q cross join lateral (
+            select r.k from runs r
+            where r.status = 'running' and r.owner = ''
+                and r.project = q.of_project and r.agent = q.of_agent and r.fold <= folds
+            order by r.k limit most
+        ) f
+        where named is null or q.of_agent = any (named)
+    ), chosen as materialized (
+        select c.k, row_number() over (order by c.rank, c.k) as nth
+        from ranked c where bound is null or c.rank <= bound
+        order by c.rank, c.k limit most
+    ), free as materialized (
+        -- What somebody is writing to right now is left to whoever comes after that.
+        select r.k, c.nth from runs r join chosen c on c.k = r.k
+        where r.status = 'running' and r.owner = '' for update of r skip locked
+    ), taken as (
+        update runs r set owner = worker from free where r.k = free.k
+        returning free.nth, r.id, r.project
+    )
+    select t.nth, t.id::text, t.project::text from taken t order by t.nth;
+end
+$$;
+
+-- What became of jobs that are gone; pgqueuer keeps that for ever.
+create function forget_work() returns void language sql as $$
+    delete from work_log where id in (
+        select l.id from work_log l
+        where l.created < now() - interval '1 minute'
+            and not exists (select 1 from work w where w.id = l.job_id)
+        limit 10000)
+$$;
