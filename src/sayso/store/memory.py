@@ -201,6 +201,8 @@ class MemoryStore:
             for k, row in enumerate(rows)
             if row.status == "running" and not row.owner and (agents is None or row.agent in agents)
         ]
+        if not free:
+            return []
         owned = Counter(row.project for row in rows if row.owner)
         chosen = share(free, owned, page_size(limit), project_max)
         for run in chosen:
