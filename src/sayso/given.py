@@ -103,8 +103,14 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
 
 
 async def _open_postgres(url: str, clock: Clock | None) -> Store:
+    from importlib.util import find_spec
+
     try:
         from sayso.store.postgres import PostgresStore
+
+        # It is imported when somebody works, who could then only be told in a log.
+        if find_spec("pgqueuer") is None:
+            raise ImportError("No module named 'pgqueuer'")
     except ImportError as error:
         raise BadSetup(
             f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
