@@ -162,6 +162,14 @@ MUTANTS = (
         + "test_a_job_of_a_process_that_was_killed_before_it_claimed_is_picked_again",
     ),
     Mutant(
+        name="nobody is told that pgqueuer is missing",
+        file="given.py",
+        old='if find_spec("pgqueuer") is None:',
+        new="if not find_spec:",
+        test="store/test_postgres_open.py::"
+        "test_a_queue_that_is_not_installed_is_missed_before_anybody_works",
+    ),
+    Mutant(
         name="the log of jobs grows for ever",
         file=_WORK,
         old="where l.created < now() - interval '1 minute'",

@@ -128,8 +128,14 @@ async def open_store(
 
 
 async def _open_postgres(url: str, clock: Clock | None, *, make: bool) -> Store:
+    from importlib.util import find_spec
+
     try:
         from sayso.store.postgres import PostgresStore
+
+        # It is imported when somebody works, who could then only be told in a log.
+        if find_spec("pgqueuer") is None:
+            raise ImportError("No module named 'pgqueuer'")
     except ImportError as error:
         raise _lacks(error) from None
     return await PostgresStore.open(url, clock=clock, make=make)

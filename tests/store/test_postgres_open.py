@@ -274,6 +274,15 @@ async def test_a_missing_package_is_named(monkeypatch):
     assert "sayso[postgres]" in str(error)
 
 
+async def test_a_queue_that_is_not_installed_is_missed_before_anybody_works(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    error = await refused(BadSetup, Sayso("postgresql://nowhere/pay").open())
+
+    assert "pgqueuer" in str(error)
+    assert "sayso[postgres]" in str(error)
+
+
 async def test_another_kind_of_address_is_refused():
     assert "postgresql://" in str(await refused(BadSetup, open_store("mysql://h/db")))
 

@@ -203,6 +203,8 @@ class MemoryStore:
             if row.status == "running" and not row.owner and (agents is None or row.agent in agents)
             if row.fold <= FOLD
         ]
+        if not free:
+            return []
         owned = Counter(row.project for row in rows if row.owner)
         chosen = share(free, owned, page_size(limit), project_max)
         for run in chosen:
