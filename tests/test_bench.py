@@ -103,8 +103,8 @@ def test_a_million_runs_parked_in_a_database_cost_what_a_thousand_do(tmp_path: P
     found = tmp_path / "found.json"
 
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "--large", "--only", "postgres-parked"]
-        + ["--dir", str(tmp_path), "--json", str(found)],
+        f"{sys.executable} -m bench --large --only postgres-parked --dir {tmp_path} --json {found}",
+        shell=True,
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
