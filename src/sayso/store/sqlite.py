@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from typing import Literal, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 import apsw
 
@@ -25,11 +25,9 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
-from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_outbox import SqliteOutbox
@@ -40,6 +38,9 @@ from sayso.store.sqlite_search import SEARCH_S, Search
 from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
 from sayso.store.watch import RunWatch, Watches
+
+if TYPE_CHECKING:
+    from sayso.store.checkup import Finding
 
 BUSY_S = 10.0
 """How long an append waits for another process's transaction."""
@@ -160,11 +161,9 @@ class SqliteStore:
 
     def append(self, *writes: Write) -> asyncio.Future[Appended]:
         check_shape(writes)
-        moves = tuple(write.run for write in writes)
-        erases = any(
-            write.redacts or any(item.data is None for item in write.items) for write in writes
-        )
-        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=erases)
+        moves = tuple([write.run for write in writes])
+        erased = [write for write in writes if write.redacts or _drops(write)]
+        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=bool(erased))
 
     async def load(self, run_id: str) -> RunRow | None:
         return self._read(Reader.load, run_id)
@@ -258,19 +257,23 @@ class SqliteStore:
         )
 
     async def checkup(self) -> list[Finding]:
+        from sayso.store import checkup, sqlite_checkup
+
         settings = await self._submit(lambda pen: pen.settings())
         rows = self._read(Reader.workers)
         workers = [
-            WorkerFact(id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs)
+            checkup.WorkerFact(
+                id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs
+            )
             for worker, boot, until, runs in rows
         ]
         return [
-            *look_at_settings(settings),
-            *look_at_file(self._path),
-            await look_at_pages(self._path, self._vfs),
-            look_at_clock(self.now(), self._read(Reader.last_at)),
-            look_for_keys(self._path),
-            look_at_workers(workers, self._read(Reader.free)),
+            *sqlite_checkup.look_at_settings(settings),
+            *sqlite_checkup.look_at_file(self._path),
+            await sqlite_checkup.look_at_pages(self._path, self._vfs),
+            checkup.look_at_clock(self.now(), self._read(Reader.last_at)),
+            checkup.look_for_keys(self._path),
+            checkup.look_at_workers(workers, self._read(Reader.free)),
         ]
 
     async def close(self) -> None:
@@ -363,3 +366,7 @@ class SqliteStore:
             self._watches.ring_all()
         else:
             self._watches.ring(run_ids)
+
+
+def _drops(write: Write) -> bool:
+    return bool(write.items) and any(item.data is None for item in write.items)
