@@ -95,7 +95,7 @@ def epilogue(run: Run) -> list[e.Event]:
     return [e.RunSuspended() if status is Status.SUSPENDED else e.RunResumed()]
 
 
-RECENT_MAX = 64
+RECENT_MAX = 32
 _recent: dict[tuple[int, int], tuple[Run | None, e.Event, Run]] = {}
 """What was applied last, by identity. A verb tries its events on the run, and verbs are made of
 verbs: without this each event would be applied three or four times over before it is appended.
