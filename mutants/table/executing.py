@@ -27,10 +27,17 @@ MUTANTS = (
         test="domain/test_digest.py::test_a_change_of_anything_shown_is_another_digest",
     ),
     Mutant(
+        name="what was applied last is not kept beside its result",
+        file="domain/lifecycle.py",
+        old="_recent[key] = (run, event, after)",
+        new="_recent[key] = (None, run.told if run else event, after)",
+        test="domain/test_lifecycle_recent.py::test_an_event_is_never_taken_for_one_that_is_gone",
+    ),
+    Mutant(
         name="digests run their parts together",
         file="domain/digest.py",
-        old='        digest.update(len(data).to_bytes(8, "big"))\n',
-        new="",
+        old='pieces += (len(data).to_bytes(8, "big"), data)',
+        new="pieces += (data,)",
         test="domain/test_digest.py::test_parts_cannot_be_shifted_into_each_other",
     ),
     Mutant(

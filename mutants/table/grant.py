@@ -63,8 +63,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a grant is worth what whoever gave it could allow then",
         file="engine/grants.py",
-        old="            if right is not None:\n",
-        new="            if True:\n                right = right or who.rights[0]\n",
+        old="return None if right is None else right.basis",
+        new="return (right or who.rights[0]).basis",
         test=_GRANTS + "test_a_grant_is_worth_what_whoever_gave_it_may_allow_now[memory]",
     ),
     Mutant(

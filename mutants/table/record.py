@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         name="who is no member is anyone of the project",
         file="domain/people.py",
-        old='names = (f"user:{by.id}", anyone) if member else (f"user:{by.id}",)',
-        new='names = (f"user:{by.id}", anyone)',
+        old="rights = (own, Right(name=anyone, basis=basis)) if member else (own,)",
+        new="rights = (own, Right(name=anyone, basis=basis))",
         test="domain/test_people.py::test_who_is_no_member_is_not_just_anyone",
     ),
     Mutant(

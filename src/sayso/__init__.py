@@ -8,7 +8,6 @@ from sayso.agents.move import Instance
 from sayso.agents.tools import tool
 from sayso.app import Page, Sayso
 from sayso.domain.call import Declined, Effect, Failed, Outcome, Returned, Unknown
-from sayso.domain.drawing import render_text
 from sayso.domain.grant import Grant
 from sayso.domain.hold import Decision, SignIn, Verdict, answer, approve, fail, reject
 from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMessage
@@ -17,7 +16,6 @@ from sayso.domain.people import Person
 from sayso.domain.policy import CallFacts, Policy, Rule
 from sayso.domain.question import Option, Question
 from sayso.domain.recorded import Recorded
-from sayso.domain.rendering import Rendering, render
 from sayso.domain.ruling import (
     Forbid,
     Proceed,
@@ -33,14 +31,12 @@ from sayso.domain.secret import Secret
 from sayso.domain.tree import InstanceView
 from sayso.domain.value import Principal
 from sayso.engine.context import Said
-from sayso.engine.courier import DeadNotice, Notice
 from sayso.engine.feed import Delta
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.parts import Bounds
 from sayso.engine.ports import Context, Happened, NotHappened
 from sayso.errors import NotAnswered, NotDone, SaysoError, StepFailed
-from sayso.store.doubt import DoubtView
 from sayso.store.views import CommandView, HoldView, RunView
 
 if TYPE_CHECKING:
@@ -50,10 +46,14 @@ if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.planner import Planner
     from sayso.agents.policy_file import PolicyFile, load_policy
+    from sayso.domain.drawing import render_text
+    from sayso.domain.rendering import Rendering, render
+    from sayso.engine.courier import DeadNotice, Notice
     from sayso.engine.doctor import Report
     from sayso.engine.form import make_form_question as question
     from sayso.engine.signing import DeskKey
     from sayso.store.checkup import Finding
+    from sayso.store.doubt import DoubtView
 
 __all__ = [
     "Agent",
@@ -137,17 +137,23 @@ __all__ = [
 
 # What a process that only resumes a run does not need; it is imported when it is first named.
 _LATER = {
+    "DeadNotice": ("sayso.engine.courier", "DeadNotice"),
     "DeskKey": ("sayso.engine.signing", "DeskKey"),
+    "DoubtView": ("sayso.store.doubt", "DoubtView"),
     "Finding": ("sayso.store.checkup", "Finding"),
     "Machine": ("sayso.agents.machine", "Machine"),
     "Node": ("sayso.agents.node", "Node"),
+    "Notice": ("sayso.engine.courier", "Notice"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
     "Planner": ("sayso.agents.planner", "Planner"),
     "PolicyFile": ("sayso.agents.policy_file", "PolicyFile"),
+    "Rendering": ("sayso.domain.rendering", "Rendering"),
     "Report": ("sayso.engine.doctor", "Report"),
     "ask_user": ("sayso.agents.builtin", "ask_user"),
     "load_policy": ("sayso.agents.policy_file", "load_policy"),
     "question": ("sayso.engine.form", "make_form_question"),
+    "render": ("sayso.domain.rendering", "render"),
+    "render_text": ("sayso.domain.drawing", "render_text"),
     "spawn": ("sayso.agents.builtin", "spawn"),
 }
 

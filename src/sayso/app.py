@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +39,6 @@ from sayso.given import (
 )
 from sayso.store.admit import page_size
 from sayso.store.base import HoldQuery
-from sayso.store.doubt import DoubtView, read_doubt
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.store.words import read_search
 from sayso.wired import Wired
@@ -47,6 +46,7 @@ from sayso.wired import Wired
 if TYPE_CHECKING:
     from sayso.engine.audit_desk import AuditDesk
     from sayso.engine.doctor import Report
+    from sayso.store.doubt import DoubtView
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -187,6 +187,8 @@ class Sayso(Wired):
 
     async def doubt(self, hold: str | HoldView) -> DoubtView:
         """Look at a call in doubt: all that is known of it, and what can be said."""
+        from sayso.store.doubt import read_doubt
+
         return await read_doubt(self._open_parts.store, read_hold(hold))
 
     async def holds(
@@ -303,7 +305,7 @@ class Sayso(Wired):
     def _describe(self, name: str, args: dict[str, Any], key: str | None) -> str:
         if not self._single.tools[name].takes_secrets:
             return describe_call(name, args)
-        scope = secrets.token_hex(16) if key is None else f"{self._project}/{key}"
+        scope = os.urandom(16).hex() if key is None else f"{self._project}/{key}"
         return describe_secret_call(self._open_parts.vault, name, args, scope)
 
     async def command(

@@ -70,12 +70,9 @@ Leaf names state facts. A docstring is the default message; data travels as attr
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from sayso.domain.hold import Decision
 
 
@@ -378,15 +375,22 @@ class WaitTimeout(SaysoError):
     """The wait is over, the run is not where it was waited for."""
 
 
-@contextmanager
-def contained(what: str) -> Generator[None]:
+class contained:  # noqa: N801 - it is used like a function.
     """Run somebody else's code. What would end the process is an error of that code: a run that is
     taken up again after every restart would end it every time.
     """
-    try:
-        yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"{what} raised {describe(error)}") from error
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise RuntimeError(f"{self._what} raised {describe(error)}") from error  # noqa: TRY004
 
 
 def describe(error: BaseException) -> str:

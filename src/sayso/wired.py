@@ -20,7 +20,6 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.single import SingleCall
 from sayso.domain.policy import Policy
-from sayso.engine.courier import Courier, Notices, Notify
 from sayso.engine.desk import Desk
 from sayso.engine.dispatch import Dispatch, dispatch_of
 from sayso.engine.door import DoorKeeper
@@ -56,6 +55,7 @@ from sayso.store.clock import Clock
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.sign_in import SignInDesk
+    from sayso.engine.courier import Courier, Notices, Notify
     from sayso.engine.signing import DeskKey
 
 DRAIN_S = 30.0
@@ -242,6 +242,8 @@ class Wired:
         self._gate.vault = parts.vault
         self._single.vault = parts.vault
         if self._notify is not None:
+            from sayso.engine.courier import Courier
+
             self._courier = Courier(parts, self._notify)
         if self._work:
             self._worker = Worker(parts, self._dispatch)
@@ -275,6 +277,8 @@ class Wired:
     @property
     def notices(self) -> Notices:
         """What people are told of holds by `notify`, and what nobody could be told."""
+        from sayso.engine.courier import Notices
+
         return Notices(self._open_parts, self._project, self._courier)
 
     @property

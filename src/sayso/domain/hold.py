@@ -318,6 +318,11 @@ def request_id(run: str, suspension: int) -> str:
 
 def read_id(prefix: str, text: str) -> tuple[str, int] | None:
     """Read the run and number out of a hold's or suspension's id; None if it is neither."""
-    # One thing has one id: no leading zeros, no digits of other scripts.
-    found = re.fullmatch(rf"{prefix}_(.+)\.([1-9][0-9]{{0,9}})", text, re.DOTALL)
-    return None if found is None else (f"run_{found[1]}", int(found[2]))
+    found = _ID.fullmatch(text)
+    if found is None or found[1] != prefix:
+        return None
+    return f"run_{found[2]}", int(found[3])
+
+
+# One thing has one id: no leading zeros, no digits of other scripts.
+_ID = re.compile(r"(hold|req)_(.+)\.([1-9][0-9]{0,9})", re.DOTALL)

@@ -95,8 +95,28 @@ def epilogue(run: Run) -> list[e.Event]:
     return [e.RunSuspended() if status is Status.SUSPENDED else e.RunResumed()]
 
 
+RECENT_MAX = 32
+_recent: dict[tuple[int, int], tuple[Run | None, e.Event, Run]] = {}
+"""What was applied last, by identity. A verb tries its events on the run, and verbs are made of
+verbs: without this each event would be applied three or four times over before it is appended.
+"""
+
+
 def apply(run: Run | None, event: e.Event) -> Run:
     """Make the run after an event from the run before it. Raise `IllegalEvent` if it cannot be."""
+    # Both are kept beside the result, so that no other object can come to have their identity.
+    key = id(run), id(event)
+    known = _recent.get(key)
+    if known is not None:
+        return known[2]
+    after = _apply(run, event)
+    if len(_recent) >= RECENT_MAX:
+        _recent.clear()
+    _recent[key] = (run, event, after)
+    return after
+
+
+def _apply(run: Run | None, event: e.Event) -> Run:
     if isinstance(event, e.RunStarted):
         if run is not None:
             raise IllegalEvent("a run starts once")

@@ -94,8 +94,9 @@ def unrecorded(by: Principal, *, basis: tuple[Basis, ...] = (), member: bool = T
     """
     if by.kind != "person":
         return Authority(by=by, rights=(Right(name=f"{by.kind}:{by.id}"),))
-    names = (f"user:{by.id}", anyone) if member else (f"user:{by.id}",)
-    return Authority(by=by, rights=tuple(Right(name=name, basis=basis) for name in names))
+    own = Right(name=f"user:{by.id}", basis=basis)
+    rights = (own, Right(name=anyone, basis=basis)) if member else (own,)
+    return Authority(by=by, rights=rights)
 
 
 def recorded(
@@ -139,4 +140,4 @@ def resolve_names(named: tuple[str, ...], by: Principal) -> tuple[str, ...]:
     """Name approvers, the run's owner by name; nobody named is the owner."""
     # A service that owns a run is no person, not even one of the same name.
     mine = f"user:{by.id}" if by.kind == "person" else f"{by.kind}:{by.id}"
-    return tuple(dict.fromkeys(mine if who == owner else who for who in named or (owner,)))
+    return tuple(dict.fromkeys([mine if who == owner else who for who in named or (owner,)]))

@@ -148,7 +148,11 @@ class Run(Row, frozen=True, kw_only=True):
 
     def strand_of(self, ref: str) -> Strand | None:
         """Find the strand whose open turn asked for a call; None for a command."""
-        return next((s for s in self.strands if any(c.ref == ref for c in s.calls)), None)
+        for strand in self.strands:
+            for call in strand.calls:
+                if call.ref == ref:
+                    return strand
+        return None
 
     def holds_of(self, ref: str) -> list[Hold]:
         """All open holds of a call."""
@@ -192,8 +196,8 @@ def with_call(run: Run, row: CallRow) -> Run:
         commands = tuple(row if other.ref == row.ref else other for other in run.commands)
         open_ones = tuple(c for c in commands if c.state is not CallState.DONE)
         return replace(run, commands=open_ones)
-    calls = tuple(row if other.ref == row.ref else other for other in strand.calls)
-    return with_strand(run, replace(strand, calls=calls))
+    calls = [row if other.ref == row.ref else other for other in strand.calls]
+    return with_strand(run, replace(strand, calls=tuple(calls)))
 
 
 def with_hold(run: Run, hold: Hold) -> Run:

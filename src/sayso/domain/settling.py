@@ -28,7 +28,7 @@ from sayso.domain.hold import (
     hold_id,
     request_id,
 )
-from sayso.domain.lifecycle import apply_all
+from sayso.domain.lifecycle import apply
 from sayso.domain.people import Authority, Basis, unrecorded
 from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import says_yes
@@ -327,7 +327,10 @@ class Draft:
         self.events: list[e.Event] = []
 
     def add(self, *events: e.Event) -> None:
-        self.run = apply_all(self.run, events)
+        run = self.run
+        for event in events:
+            run = apply(run, event)
+        self.run = run
         self.events.extend(events)
 
 

@@ -81,15 +81,13 @@ def _asks_first(call: CallRow) -> bool:
 
 def stranded(run: Run) -> bool:
     """Tell whether a call waits and asks nobody, or could go on and never will."""
-    if run.ending and run.calls(*MAY_START, _S.ANSWERED):
-        return True
-    if any(call.stepping for call in run.calls(_S.ANSWERED)):
-        return True
-    waiting = run.calls(*ASKS)
-    if not waiting:
-        return False
-    asking = {hold.call for hold in run.holds}
-    return any(call.ref not in asking for call in waiting)
+    for call in run.calls(*ASKS, *MAY_START, _S.ANSWERED):
+        if call.state in ASKS:
+            if not run.holds_of(call.ref):
+                return True
+        elif run.ending or (call.state is _S.ANSWERED and call.stepping):
+            return True
+    return False
 
 
 def has_open(run: Run) -> bool:

@@ -319,7 +319,10 @@ class Transcript:
 
     def _log(self, strand: str) -> StrandLog:
         # The entry that opened it may be redacted.
-        return self.strands.setdefault(strand, StrandLog())
+        found = self.strands.get(strand)
+        if found is None:
+            found = self.strands[strand] = StrandLog()
+        return found
 
     def _tool_message(self, call: Call) -> ToolMessage:
         args = self.args[call.ref]

@@ -138,8 +138,8 @@ def open_holds(
         requests = requests[-1:]
     # One verdict is for all that is decided together, and only approvals have one in common.
     decided = [request for request in requests if isinstance(request.ask, Approval)]
-    common = _in_common(run, decided)
-    together = resolve == "together" and len(decided) > 1 and common is not None
+    common = _in_common(run, decided) if resolve == "together" else None
+    together = len(decided) > 1 and common is not None
     withins = [r.ruling.within_ms for r in decided if r.ruling.within_ms is not None]
     first = draft.run.suspensions + 1
     for request in requests:

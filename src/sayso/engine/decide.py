@@ -250,7 +250,7 @@ class Decider:
 
             try:
                 written = await self._parts.ledger.write(
-                    run_id, verb, takes=self._takes, key=key, items=giving.items
+                    run_id, verb, takes=self._takes, key=key, items=giving.items, seen=standing.live
                 )
             except (Refused, ConditionFailed) as error:
                 # An impatient client may have sent the same request twice, and this is the second.

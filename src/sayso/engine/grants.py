@@ -8,8 +8,8 @@ Rule 2: whoever gave a grant must be allowed to give the same yes now, by the re
 from __future__ import annotations
 
 import builtins
-import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -113,16 +113,6 @@ class Grants:
             return ended
         raise StaleItem(f"{name!r} was used by others {TRIES_MAX} times in a row; try again")
 
-    async def _of_tool(self, project: str, tool: str) -> AsyncIterator[Item]:
-        prefix = after = item_id(tool, "")
-        # Page by page: those that are over must not hide the others.
-        while items := await self._store.shelf.list(project, GRANT, after=after, limit=PAGE_MAX):
-            for one in items:
-                if not one.id.startswith(prefix):
-                    return
-                yield one
-            after = items[-1].id
-
     async def _find_item(self, project: str, name: str) -> Item:
         after: str | None = None
         while items := await self._store.shelf.list(project, GRANT, after=after, limit=PAGE_MAX):
@@ -138,20 +128,29 @@ class Grants:
         """Find a grant that covers a call, and that whoever gave it could give now."""
         if not may_be_granted(ruling):
             return None
-        now = self._store.now()
+        now, where = self._store.now(), run.project
         runs = (run.id, run.root, run.parent, *lineage)
-        async for item in self._of_tool(run.project, tool.name):
-            grant = _read(item)
-            covers = grant.is_good(now) and grant.covers(
-                tool_version=tool.version, args=args, runs=runs, agent=run.agent
-            )
-            if not covers:
-                continue
-            who = await self._records.authority(run.project, grant.by)
-            right = who.right(approvers_of(run, ruling)) if who.active else None
-            if right is not None:
-                return Found(grant=grant, rev=item.rev, basis=right.basis)
+        prefix = after = item_id(tool.name, "")
+        # Page by page: those that are over must not hide the others.
+        while items := await self._store.shelf.list(where, GRANT, after=after, limit=PAGE_MAX):
+            for item in items:
+                if not item.id.startswith(prefix):
+                    return None
+                grant = _read(item)
+                covers = grant.is_good(now) and grant.covers(
+                    tool_version=tool.version, args=args, runs=runs, agent=run.agent
+                )
+                basis = await self._basis(run, grant, ruling) if covers else None
+                if basis is not None:
+                    return Found(grant=grant, rev=item.rev, basis=basis)
+            after = items[-1].id
         return None
+
+    async def _basis(self, run: Run, grant: Grant, ruling: Require) -> tuple[Basis, ...] | None:
+        """Give the records by which whoever gave a grant could give the same yes now, if any."""
+        who = await self._records.authority(run.project, grant.by)
+        right = who.right(approvers_of(run, ruling)) if who.active else None
+        return None if right is None else right.basis
 
     def give(
         self,
@@ -182,7 +181,7 @@ class Grants:
         check_text(always.note, "the note", NOTE_MAX)
         now = self._store.now()
         return Grant(
-            id=f"grant_{secrets.token_hex(8)}",
+            id=f"grant_{os.urandom(8).hex()}",
             tool=row.tool,
             tool_version=tool_version,
             by=by,

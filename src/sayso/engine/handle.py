@@ -145,7 +145,7 @@ class RunHandle:
     async def _look(self, row: RunRow) -> RunView | None:
         """Make a view of the run as its row says; None if its holds have moved on meanwhile."""
         live = self._parts.ledger.committed(row)
-        run = await self._parts.ledger.read(row) if live is None else live.run
+        run = await self._run(row)
         transcript = None if live is None or run.previous else live.transcript
         if transcript is None or transcript.seq != row.seq:
             transcript = await self._transcript(row.seq)
@@ -199,9 +199,13 @@ class RunHandle:
     async def _children(self, row: RunRow) -> list[RunRow]:
         if row.status not in _UNFINISHED:
             return []
-        run = await self._parts.ledger.read(row)
+        run = await self._run(row)
         found = [await self._parts.store.load(hold.child) for hold in run.holds if hold.child]
         return [child for child in found if child is not None]
+
+    async def _run(self, row: RunRow) -> Run:
+        live = self._parts.ledger.committed(row)
+        return await self._parts.ledger.read(row) if live is None else live.run
 
     async def _transcript(self, seq: int) -> Transcript:
         transcript = Transcript(self.id)

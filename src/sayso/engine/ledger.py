@@ -78,7 +78,14 @@ class Ledger:
 
     async def load(self, run_id: str) -> Run:
         """Read a run as it was last committed."""
-        return (await self._read(run_id)).run
+        return (await self.look(run_id)).run
+
+    async def look(self, run_id: str) -> Live:
+        """Like `load`, for whoever is about to write to the run."""
+        row = await self.store.load(look_up(run_id))
+        if row is None:
+            raise UnknownRun(f"there is no run {run_id!r}")
+        return Live(await self.read(row), owner=row.owner, last=row.last)
 
     async def read(self, row: RunRow) -> Run:
         """Read a run from its row. `NotUnderstood` if a newer Sayso has written to it: what its
@@ -128,13 +135,18 @@ class Ledger:
         key: Key | None = None,
         owned_by: str | None = None,
         items: Items | None = None,
+        seen: Live | None = None,
     ) -> Written:
         """Do something to a run. Committed when this returns; what a verb raises goes through.
 
         If the run is left running and has no owner, the worker that `takes` names becomes it.
         With `owned_by`, nothing is done unless that worker owns the run at the time of the commit.
+        Whoever has just looked at the run gives what they have `seen`, which need not be read again
+        unless somebody else was first.
         """
-        return await self.post(run_id, verb, takes=takes, key=key, owned_by=owned_by, items=items)
+        return await self.post(
+            run_id, verb, takes=takes, key=key, owned_by=owned_by, items=items, seen=seen
+        )
 
     def post(
         self,
@@ -147,6 +159,7 @@ class Ledger:
         quiet: bool = False,
         begins: Begins | None = None,
         items: Items | None = None,
+        seen: Live | None = None,
     ) -> Posted:
         """Like `write`; if the run is in memory, the append is handed over in the call itself, so
         that the next verb builds on it. Await the answer before telling anybody. With `quiet`,
@@ -162,19 +175,18 @@ class Ledger:
             begins=begins,
             items=items,
         )
-        send = partial(self._send, order)
-        live = self._lives.get(run_id)
+        live = self._lives.get(run_id, seen)
         sent: Sent | None = None
         if live is not None and not live.stale:
             try:
-                sent = send(live)
+                sent = self._send(order, live)
             except (SaysoError, _AboveNeeded, _FoldNeeded):
                 sent = None  # Only committed state may refuse: `_finish` looks again.
-        return Posted(partial(self._finish, run_id, send, sent))
+        return Posted(partial(self._finish, run_id, order, sent))
 
     async def take_over(self, run_id: str, event: e.RunTakenOver) -> Written | None:
         """Make `event.worker` the owner in place of one that is gone; None if it is not."""
-        live = await self._read(run_id)
+        live = await self.look(run_id)
         if status_of(live.run) is not Status.RUNNING or live.owner != event.before:
             return None
         self._drop(run_id)
@@ -187,7 +199,7 @@ class Ledger:
 
     async def redact(self, run_id: str, event: e.Erasing, holds: Sequence[HoldRow] = ()) -> None:
         """Erase what entries of a finished run say, and put these rows of holds; hashes stay."""
-        live = await self._read(run_id)
+        live = await self.look(run_id)
         if not 0 < event.erases.start < event.erases.stop <= live.run.seq + 1:
             raise BadValue(f"{run_id!r} has no entry {event.erases.stop - 1}")
         self._drop(run_id)
@@ -223,7 +235,7 @@ class Ledger:
         while (live := self._lives.get(run_id)) is not None and not live.stale:
             # The owner is known only once everything under way has landed: a claim moves it
             # without an entry.
-            await live.idle.wait()
+            await live.idle()
             row = await self.store.load(run_id)
             if live.pending:
                 continue
@@ -251,7 +263,7 @@ class Ledger:
             end = [entry.id for entry in journal if entry.seq >= live.run.seq]
             if end not in ([], [live.last]):
                 # Somebody else has written, and what is under way comes to nothing.
-                await live.idle.wait()
+                await live.idle()
                 self._spoil(live)
                 continue
             for entry in journal:
@@ -264,7 +276,7 @@ class Ledger:
             if found.seq >= live.run.seq:
                 return live, found
             # What is missing is on its way to the store.
-            await live.idle.wait()
+            await live.idle()
 
     def fold(self, run: Run) -> Transcript:
         """Give the conversation of a run, inside a verb; it is run again once that is at hand."""
@@ -275,9 +287,7 @@ class Ledger:
             raise _FoldNeeded
         return live.transcript
 
-    async def _finish(
-        self, run_id: str, send: Callable[..., Sent | None], sent: Sent | None
-    ) -> Written:
+    async def _finish(self, run_id: str, order: Order, sent: Sent | None) -> Written:
         above: dict[str, Live] = {}
         for _ in range(TRIES_MAX):
             if sent is not None:
@@ -287,11 +297,11 @@ class Ledger:
             live = await self._open(run_id)
             committed = not live.pending
             try:
-                sent = send(live, above)
+                sent = self._send(order, live, above)
             except _AboveNeeded as needed:
                 known = above.get(needed.run_id)
                 if known is not None:
-                    await known.idle.wait()
+                    await known.idle()
                 above[needed.run_id] = await self._open(needed.run_id)
                 sent = None
                 continue
@@ -307,7 +317,7 @@ class Ledger:
             if sent is None and committed:
                 return Written(run=live.run, owner=live.owner)
             if sent is None:
-                await live.idle.wait()
+                await live.idle()
         raise StaleRun(f"{run_id!r} was written to by others {TRIES_MAX} times in a row")
 
     async def _landed(self, sent: Sent) -> Written | None:
@@ -334,9 +344,7 @@ class Ledger:
         failed = answer.cancelled() or answer.exception() is not None
         for part in sent.parts:
             live = part.live
-            live.pending -= 1
-            if not live.pending:
-                live.idle.set()
+            live.landed()
             if failed:
                 self._spoil(live)
             else:
@@ -392,7 +400,8 @@ class Ledger:
         """Say what events do to a run: the end or the change of status that they bring included."""
         before = live.run
         steps = take_steps(before, events)
-        steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
+        if follows := epilogue(steps[-1].after):
+            steps += take_steps(steps[-1].after, follows)
         after = steps[-1].after
         owner = self._owner_after(live.owner, after, order.takes)
         owner_was = "" if owner else order.owned_by
@@ -410,7 +419,7 @@ class Ledger:
         return Part(
             live=live,
             run=after,
-            events=tuple(step.event for step in steps),
+            events=tuple([step.event for step in steps]),
             owner=owner,
             write=write,
             quiet=order.quiet,
@@ -426,11 +435,11 @@ class Ledger:
         for part in parts:
             live, before = part.live, part.write.after
             if live.transcript is not None and live.transcript.seq == before:
-                for seq, event in enumerate(part.events, start=before + 1):
-                    live.transcript.add(seq, cast("e.AnyEvent", event))
+                events = cast("tuple[e.AnyEvent, ...]", part.events)
+                for seq, event in enumerate(events, start=before + 1):
+                    live.transcript.add(seq, event)
             live.run, live.owner, live.last = part.run, part.owner, part.write.entries[-1].id
             live.pending += 1
-            live.idle.clear()
             if before:
                 self._lives.setdefault(part.run.id, live)
         sent.answer.add_done_callback(partial(self._answered, sent))
@@ -454,7 +463,7 @@ class Ledger:
         return Appended(at=found[0].at, position=found[0].position)
 
     async def _open(self, run_id: str) -> Live:
-        live = await self._read(run_id)
+        live = await self.look(run_id)
         known = self._lives.get(run_id)
         if known is not None and not known.stale and known.run.seq >= live.run.seq:
             if known.last == live.last:
@@ -467,12 +476,6 @@ class Ledger:
         if run_id in self._pins:
             self._lives[run_id] = live
         return live
-
-    async def _read(self, run_id: str) -> Live:
-        row = await self.store.load(look_up(run_id))
-        if row is None:
-            raise UnknownRun(f"there is no run {run_id!r}")
-        return Live(await self.read(row), owner=row.owner, last=row.last)
 
     def _spoil(self, live: Live) -> None:
         live.stale = True

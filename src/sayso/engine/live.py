@@ -20,11 +20,26 @@ class Live:
         self.committed = run.seq
         """Up to which entry what is known here is known to be in the journal."""
         self.pending = 0
-        self.idle = asyncio.Event()
-        """Set while no append is under way."""
-        self.idle.set()
+        """How many appends are under way."""
+        self._waiters: list[asyncio.Future[None]] = []
         self.stale = False
         """Somebody else has written: whoever holds this must open the run anew."""
+
+    async def idle(self) -> None:
+        """Wait until no append is under way."""
+        if self.pending:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def landed(self) -> None:
+        """Take note that an append is no longer under way."""
+        self.pending -= 1
+        if self._waiters and not self.pending:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def is_so(self, seq: int) -> bool:
         """Tell whether what was read here up to an entry is what the run has come to."""

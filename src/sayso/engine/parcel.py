@@ -39,10 +39,11 @@ def parcels_of(
     `notices`, reminders only: those of a rule are there for whoever delivers them.
     """
     before, after = steps[0].before, steps[-1].after
+    held = after.holds if before is None else before.holds + after.holds
+    if not notices and not any(hold.remind_every_ms for hold in held):
+        return (), ()
     was = {} if before is None else _asked(before)
     now = _asked(after)
-    if not was and not now:
-        return (), ()
     at = max((_time(step.event) for step in steps), default=0)
     known = {hold.n for hold in (before.holds if before is not None else ())}
     put: list[NewParcel] = []

@@ -58,6 +58,8 @@ class Records:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.shelf = store.shelf
+        self._peopled: set[str] = set()
+        """Projects where people were kept when somebody last looked: what to look for first."""
 
     async def authority(self, project: str, by: Principal) -> Authority:
         """Say what a principal may do in a project right now."""
@@ -66,10 +68,12 @@ class Records:
         if not by.id.isprintable():
             # No record could be kept of it, and it may look like somebody else's.
             raise NotAllowed(f"{by.id!r} is nobody: there is something in it that cannot be seen")
+        if project not in self._peopled and not await self._has_people(project):
+            # Where no people are kept, whoever is named is taken at their name.
+            return unrecorded(by, basis=(Basis(person=by.id, rev=0),))
         found, via = await self.look_up(project, by.id), ""
         if found is None:
-            if not await self.shelf.list(project, PERSON, limit=1):
-                # Where no people are kept, whoever is named is taken at their name.
+            if not await self._has_people(project):
                 return unrecorded(by, basis=(Basis(person=by.id, rev=0),))
             found, via = await self._linked(project, by.id), by.id
         if found is None:
@@ -78,6 +82,13 @@ class Records:
         others = [await self.look_up(project, one.of) for one in person.stands_in]
         known = [other for other in others if other is not None]
         return recorded(person, rev, now=self.store.now(), others=known, via=via)
+
+    async def _has_people(self, project: str) -> bool:
+        if await self.shelf.list(project, PERSON, limit=1):
+            self._peopled.add(project)
+            return True
+        self._peopled.discard(project)
+        return False
 
     async def acting(self, project: str, by: Principal) -> Principal:
         """Give the person whom an identity is of; everybody else as they are."""

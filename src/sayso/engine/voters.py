@@ -16,10 +16,10 @@ from sayso.domain.hold import Decision, hold_id, may_decide
 from sayso.domain.people import Authority, Basis
 from sayso.domain.run import Run
 from sayso.domain.value import SAYSO, Principal
+from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.errors import ConditionFailed, NotAllowed, WorkerMayLive
 from sayso.store.base import HoldFound
-from sayso.store.doubt import life_of, may_live_still
 from sayso.store.views import hold_view
 
 TRIES_MAX = 20
@@ -40,12 +40,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """By hold of a call in doubt that may still be under way: why it cannot be run again now."""
     votes: dict[int, tuple[Decision, ...]]
     """By hold, the votes that were looked at."""
+    live: Live | None = None
+    """The run as it was when they were looked at."""
 
 
 async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principal) -> Standing:
     """Read what those are worth who decide holds, and who have voted on them."""
-    run = await parts.ledger.load(run_id)
-    records = parts.records
+    live = await parts.ledger.look(run_id)
+    run, records = live.run, parts.records
     lapsed: dict[int, list[str]] = {}
     basis: dict[int, tuple[Basis, ...]] = {}
     living: dict[int, str] = {}
@@ -53,6 +55,8 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
     for n in ns:
         hold = run.hold(n)
         if hold is not None and hold.may_live:
+            from sayso.store.doubt import life_of, may_live_still
+
             living[n] = may_live_still(hold.worker, await life_of(parts.store, hold.worker))
         votes[n] = () if hold is None else hold.votes
         for vote in votes[n]:
@@ -69,7 +73,7 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
                 # They turn out to be, or to speak for, somebody else: who may have voted as well.
                 lapsed.setdefault(n, []).append(vote.by.id)
     who = await records.authority(run.project, by)
-    return Standing(who=who, lapsed=lapsed, basis=basis, living=living, votes=votes)
+    return Standing(who=who, lapsed=lapsed, basis=basis, living=living, votes=votes, live=live)
 
 
 def check_over(run: Run, n: int, standing: Standing) -> None:

@@ -20,7 +20,8 @@ def check_shape(writes: tuple[Write, ...]) -> None:
     assert writes, "an append without a write"
     for write in writes:
         assert write.entries, "a write without an entry"
-        assert all(len(entry.id) == 8 for entry in write.entries), "an entry id has eight bytes"  # noqa: PLR2004
+        for entry in write.entries:
+            assert len(entry.id) == 8, "an entry id has eight bytes"  # noqa: PLR2004
 
 
 def check_guard(write: Write, *, seq: int, last: bytes, owner: str) -> None:

@@ -6,7 +6,6 @@ Both take them from here, and nothing else makes a row: none can say what no eve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -45,7 +44,7 @@ _TOUCHES = (
 )
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """An event, with the run before and after it."""
 
     before: Run | None
@@ -66,7 +65,8 @@ def take_steps(run: Run | None, events: Iterable[e.Event]) -> list[Step]:
 def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
     """Make the rows of every hold that these steps touch, as they are after the last."""
     rows: dict[int, HoldRow] = {}
-    for before, event, after in steps:
+    for step in steps:
+        before, event, after = step.before, step.event, step.after
         if before is None or not isinstance(event, _TOUCHES):
             continue
         hold = after.hold(event.hold) or before.hold(event.hold)

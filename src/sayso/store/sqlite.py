@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from typing import Literal, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 import apsw
 
@@ -26,11 +25,9 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
-from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_outbox import SqliteOutbox
@@ -42,11 +39,17 @@ from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
 from sayso.store.watch import RunWatch, Watches
 
+if TYPE_CHECKING:
+    from sayso.store.checkup import Finding
+
 BUSY_S = 10.0
 """How long an append waits for another process's transaction."""
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Proof = Literal["dead", "lease"]
+_FAULTS = (apsw.Error, AttributeError, TypeError, ValueError)
+"""What reading a row can raise."""
 _STATES: dict[Proof | None, Literal["alive", "silent", "dead"]] = {
     "dead": "dead",
     "lease": "silent",
@@ -162,51 +165,51 @@ class SqliteStore:
 
     def append(self, *writes: Write) -> asyncio.Future[Appended]:
         check_shape(writes)
-        moves = tuple(write.run for write in writes)
-        erases = any(
-            write.redacts or any(item.data is None for item in write.items) for write in writes
-        )
-        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=erases)
+        moves = tuple([write.run for write in writes])
+        erased = [write for write in writes if write.redacts or _drops(write)]
+        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=bool(erased))
 
     async def load(self, run_id: str) -> RunRow | None:
-        return self._read(lambda reader: reader.load(run_id))
+        return self._read(Reader.load, run_id)
 
     async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
-        return self._read(lambda reader: reader.journal(run_id, after, limit))
+        return self._read(Reader.journal, run_id, after, limit)
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
-        return self._read(lambda reader: reader.entries(run_id, seqs))
+        return self._read(Reader.entries, run_id, seqs)
 
     async def tail(self, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
-        return self._read(lambda reader: reader.tail(after, limit))
+        return self._read(Reader.tail, after, limit)
 
     def watch(self, run_id: str | None = None, *, own: bool = True) -> RunWatch:
         self._check()
         return self._watches.add(run_id, own=own)
 
     async def runs(self, query: RunQuery) -> list[RunRow]:
-        return self._read(lambda reader: reader.runs(query))
+        return self._read(Reader.runs, query)
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         if not query.search or query.run_id is not None:
-            return self._read(lambda reader: reader.holds(query))
+            return self._read(Reader.holds, query)
         self._check()
         check_hold_query(query)
         assert self._search is not None, "a store is made by `open`"
-        with self._translated():
+        try:
             return await self._search.holds(query)
+        except _FAULTS as error:
+            raise self._fault(error) from None
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
-        return self._read(lambda reader: reader.hold(run_id, n))
+        return self._read(Reader.hold, run_id, n)
 
     async def key(self, project: str, key: str) -> KeyRow | None:
-        return self._read(lambda reader: reader.key(project, key))
+        return self._read(Reader.key, project, key)
 
     async def thread(self, project: str, thread: str) -> RunRow | None:
-        return self._read(lambda reader: reader.thread(project, thread))
+        return self._read(Reader.thread, project, thread)
 
     async def due(self, *, skip: int = 0, limit: int = PAGE_MAX) -> list[str]:
-        return self._read(lambda reader: reader.due(self.now(), skip, limit))
+        return self._read(Reader.due, self.now(), skip, limit)
 
     async def beat(self, worker: str) -> None:
         def do(pen: Pen) -> None:
@@ -229,7 +232,7 @@ class SqliteStore:
         agents: Sequence[str] | None = None,
         project_max: int | None = None,
     ) -> list[str]:
-        if not self._read(lambda reader: reader.has_free(agents, project_max)):
+        if not self._read(Reader.has_free, agents, project_max):
             return []  # The usual answer, which needs no transaction.
         return await self._submit(
             lambda pen: pen.claim(worker, page_size(limit), agents, project_max)
@@ -238,7 +241,7 @@ class SqliteStore:
     async def lost(
         self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
     ) -> list[Lost]:
-        owned = self._read(lambda reader: reader.owned())
+        owned = self._read(Reader.owned)
         proofs: dict[str, Proof | None] = {
             worker: self._proof(worker, boot, lease_until)
             for worker, boot, lease_until in {row[2:] for row in owned}
@@ -250,7 +253,7 @@ class SqliteStore:
         ][skip : skip + page_size(limit)]
 
     async def sight(self, worker: str) -> Sight | None:
-        found = self._read(lambda reader: reader.sight(worker))
+        found = self._read(Reader.sight, worker)
         if found is None:
             return None
         boot, lease_until, seen_at, host = found
@@ -265,19 +268,23 @@ class SqliteStore:
         )
 
     async def checkup(self) -> list[Finding]:
+        from sayso.store import checkup, sqlite_checkup
+
         settings = await self._submit(lambda pen: pen.settings())
-        rows = self._read(lambda reader: reader.workers())
+        rows = self._read(Reader.workers)
         workers = [
-            WorkerFact(id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs)
+            checkup.WorkerFact(
+                id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs
+            )
             for worker, boot, until, runs in rows
         ]
         return [
-            *look_at_settings(settings),
-            *look_at_file(self._path),
-            await look_at_pages(self._path, self._vfs),
-            look_at_clock(self.now(), self._read(lambda reader: reader.last_at())),
-            look_for_keys(self._path),
-            look_at_workers(workers, self._read(lambda reader: reader.free())),
+            *sqlite_checkup.look_at_settings(settings),
+            *sqlite_checkup.look_at_file(self._path),
+            await sqlite_checkup.look_at_pages(self._path, self._vfs),
+            checkup.look_at_clock(self.now(), self._read(Reader.last_at)),
+            checkup.look_for_keys(self._path),
+            checkup.look_at_workers(workers, self._read(Reader.free)),
         ]
 
     async def close(self) -> None:
@@ -320,24 +327,23 @@ class SqliteStore:
         if self._closed:
             raise StoreClosed
 
-    def _read(self, what: Callable[[Reader], T]) -> T:
+    def _read(self, what: Callable[[Reader, *Ts], T], *args: *Ts) -> T:
+        """Read as of the last commit: `what` is given the reader, and then these arguments."""
         self._check()
         assert self._reader is not None, "a store is made by `open`"
-        with self._translated():
-            return what(self._reader)
-
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        """Say in our words what goes wrong in reading."""
         try:
-            yield
-        except apsw.Error as error:
-            if isinstance(error, FATAL):
-                self._writer.failed = stopped(error, self._path)
-            raise self._writer.failed or translate(error, self._path) from None
-        except (AttributeError, TypeError, ValueError) as error:
+            return what(self._reader, *args)
+        except _FAULTS as error:
+            raise self._fault(error) from None
+
+    def _fault(self, error: Exception) -> StoreError:
+        """Say in our words what went wrong in reading."""
+        if not isinstance(error, apsw.Error):
             # Text that is no text, or a number where bytes should be: SQLite does not notice.
-            raise StoreDamaged(f"{self._path!r} has a row that cannot be read: {error}") from None
+            return StoreDamaged(f"{self._path!r} has a row that cannot be read: {error}")
+        if isinstance(error, FATAL):
+            self._writer.failed = stopped(error, self._path)
+        return self._writer.failed or translate(error, self._path)
 
     def _submit(
         self,
@@ -371,3 +377,7 @@ class SqliteStore:
             self._watches.ring_all()
         else:
             self._watches.ring(run_ids)
+
+
+def _drops(write: Write) -> bool:
+    return bool(write.items) and any(item.data is None for item in write.items)

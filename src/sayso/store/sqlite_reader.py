@@ -125,10 +125,12 @@ class Reader:
         close(self._conn)
 
     def load(self, run_id: str) -> RunRow | None:
-        return _first_run(self._all(_LOAD, (run_id,)))
+        found = self._all(_LOAD, (run_id,))
+        return run_of(found[0]) if found else None
 
     def thread(self, project: str, thread: str) -> RunRow | None:
-        return _first_run(self._all(_THREAD, (project, thread)))
+        found = self._all(_THREAD, (project, thread))
+        return run_of(found[0]) if found else None
 
     def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = self._all(_JOURNAL, (run_id, after, page_size(limit)))
@@ -257,7 +259,8 @@ class Reader:
             after = _place(found[-1])
 
     def _all(self, sql: str, bindings: tuple[Any, ...]) -> list[Found]:
-        return cast("list[Found]", self._conn.execute(sql, bindings).fetchall())
+        found: list[Found] = self._conn.execute(sql, bindings).fetchall()
+        return found
 
 
 @cache
@@ -275,10 +278,6 @@ def _waiting_sql(audiences: int, match: str) -> str:
     picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
     return _HOLD.format(source=source)
-
-
-def _first_run(found: list[Found]) -> RunRow | None:
-    return run_of(found[0]) if found else None
 
 
 def _hold(row: Found) -> HoldFound:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
 
 import apsw
 
@@ -36,6 +36,7 @@ returning rev
 """
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class ShelfPen:
@@ -93,7 +94,7 @@ class Submit(Protocol):
 class Read(Protocol):
     """Reads as of the last commit."""
 
-    def __call__(self, what: Callable[[Reader], T]) -> T: ...
+    def __call__(self, what: Callable[[Reader, *Ts], T], *args: *Ts) -> T: ...
 
 
 class SqliteShelf:

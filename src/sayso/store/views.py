@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,13 +13,11 @@ from sayso.domain import events as e
 from sayso.domain.call import Outcome, call_id
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.grant import may_be_granted
-from sayso.domain.hint import Schema
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.operand import OperandPin
 from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.question import Question
-from sayso.domain.rendering import By, Rendering, render
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.secret import mask_args
@@ -28,6 +26,10 @@ from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
 from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import decode
+
+if TYPE_CHECKING:
+    from sayso.domain.hint import Schema
+    from sayso.domain.rendering import By, Rendering
 
 
 class HoldView(Value, frozen=True, kw_only=True):
@@ -123,6 +125,8 @@ class HoldView(Value, frozen=True, kw_only=True):
                 words.append(("agent", "asks", said))
             case _:
                 pass
+        from sayso.domain.rendering import render
+
         return render(self.args_json.encode(), schema, words=words, operands=self.operands)
 
 

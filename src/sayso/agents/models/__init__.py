@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from sayso.engine.ports import Model
 from sayso.errors import BadAgent
 
@@ -17,7 +15,9 @@ def check_name(name: str) -> None:
 
 def check_extra(name: str) -> None:
     """Refuse a model by name where the extra that asks it is not installed. Imports nothing."""
-    if importlib.util.find_spec("pydantic_ai") is None:
+    from importlib.util import find_spec
+
+    if find_spec("pydantic_ai") is None:
         raise BadAgent(f'the model {name!r} needs an extra: pip install "sayso[models]"')
 
 
