@@ -49,6 +49,7 @@
     |   +-- StoreDamaged        not readable as what it claims to be
     |   +-- NotOurStore         a file of another program
     |   +-- StoreNewer          written by a newer Sayso
+    |   +-- StoreRestored       a backup or a copy, which nobody has looked into yet
     |   +-- BrokenChain         the journal was changed after it was written
     +-- IllegalEvent            an event that the state machine does not allow
     +-- NotUnderstood           stored or received data this version cannot read
@@ -300,6 +301,10 @@ class NotOurStore(StoreError):
 
 class StoreNewer(StoreError):
     """The store was written by a newer version of Sayso; upgrade this one."""
+
+
+class StoreRestored(StoreError):
+    """The store was restored or copied: run `sayso restored` on it before anything is written."""
 
 
 class BrokenChain(StoreError):

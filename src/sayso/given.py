@@ -77,8 +77,12 @@ def read_trust(keys: Iterable[str] | None) -> Trust | None:
     return Trust(keys)
 
 
-async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
-    """Open the store that a path, an address or a store object names."""
+async def open_store(
+    where: str | Path | Store, clock: Clock | None = None, *, recovers: bool = False
+) -> Store:
+    """Open the store that a path, an address or a store object names. Whoever `recovers` it may
+    write to one that was restored or copied.
+    """
     if not isinstance(where, str | Path):
         if not hasattr(where, "append"):
             raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
@@ -91,7 +95,7 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
     if text in (":memory:", "memory"):
         raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
     if text.startswith(("postgresql://", "postgres://")):
-        return await _open_postgres(text, clock)
+        return await _open_postgres(text, clock, recovers=recovers)
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
         raise BadSetup(
@@ -99,17 +103,18 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
         )
     from sayso.store.sqlite import SqliteStore
 
-    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
+    path = text.removeprefix("sqlite:///")
+    return await SqliteStore.open(path, clock=clock, recovers=recovers)
 
 
-async def _open_postgres(url: str, clock: Clock | None) -> Store:
+async def _open_postgres(url: str, clock: Clock | None, *, recovers: bool) -> Store:
     try:
         from sayso.store.postgres import PostgresStore
     except ImportError as error:
         raise BadSetup(
             f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
         ) from None
-    return await PostgresStore.open(url, clock=clock)
+    return await PostgresStore.open(url, clock=clock, recovers=recovers)
 
 
 def read_agents(agents: Iterable[Driver]) -> dict[str, Driver]:

@@ -267,7 +267,7 @@ class Wired:
 W = TypeVar("W", bound=Wired)
 
 
-def only_looking(app: W, store: str | Path | None = None) -> W:
+def only_looking(app: W, store: str | Path | Store | None = None) -> W:
     """Give an app, which must not be open, as one that only looks: it has no worker, and is over
     another store if one is named. For commands that are given somebody's app.
     """
@@ -276,7 +276,8 @@ def only_looking(app: W, store: str | Path | None = None) -> W:
     other = copy(app)
     other._work = False  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if store is not None:
-        other._where, other._owns_store = store, True  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        other._where = store  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        other._owns_store = isinstance(store, str | Path)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return other
 
 

@@ -11,6 +11,7 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.WrongVerdict: "`sayso show STORE run_x` prints what each hold asks",
     errors.NotOurStore: "name the file that `Sayso(...)` was opened with",
     errors.StoreDamaged: "restore a backup, or move the file back to where it was",
+    errors.StoreRestored: "docs/howto/backups.md says what to do before",
     errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
     "you may write, and name the copy",
     errors.StoreBusy: "try again in a moment",

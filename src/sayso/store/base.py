@@ -16,6 +16,7 @@ from sayso.domain.guard import Condition
 if TYPE_CHECKING:
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
+    from sayso.store.origin import Origin
     from sayso.store.outbox import Outbox
     from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
@@ -442,8 +443,26 @@ class Store(Protocol):
 
     async def checkup(self) -> list[Finding]:
         """Look the store over: what durability, access and time rest on, its keys, and who works
-        on it. One finding a check, in every store `clock`, `keys` and `workers`; nothing is changed
-        by looking. What is well is found as such.
+        on it. One finding a check, in every store `clock`, `keys`, `origin` and `workers`; nothing
+        is changed by looking. What is well is found as such.
+        """
+        ...
+
+    async def origin(self) -> Origin:
+        """Say whether this is the store that was last worked on. While it has a fault, everything
+        that writes raises `StoreRestored`, but of whoever has opened it to recover it.
+        """
+        ...
+
+    async def accept_origin(self) -> int:
+        """Take the store, where and as it is now, for the one to work on; give its new epoch. No
+        worker of before is known any more.
+        """
+        ...
+
+    async def doubt_origin(self, why: str) -> None:
+        """Note why the store is not the one that was last worked on, where it cannot know that by
+        itself: whoever opens it from now on finds it so, until `accept_origin`.
         """
         ...
 

@@ -36,13 +36,21 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_origin,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
 from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.origin import Origin
 from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 from sayso.store.words import has_words
@@ -59,6 +67,8 @@ class MemoryStore:
         self._queue: list[tuple[tuple[Write, ...], asyncio.Future[Appended]]] = []
         self._watches = Watches()
         self._closed = False
+        # What is kept for as long as the process lives is never restored.
+        self._origin = Origin(fault="", epoch=1)
         self.shelf = MemoryShelf(self._check)
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
         self.seals = MemorySeals(self._check, self._leaves)
@@ -249,7 +259,22 @@ class MemoryStore:
             look_at_clock(self.now(), last_at),
             look_for_keys(None),
             look_at_workers(workers, free),
+            look_at_origin(self._origin),
         ]
+
+    async def origin(self) -> Origin:
+        self._check()
+        return self._origin
+
+    async def accept_origin(self) -> int:
+        self._check()
+        self._leases.clear()
+        self._origin = Origin(fault="", epoch=self._origin.epoch + 1)
+        return self._origin.epoch
+
+    async def doubt_origin(self, why: str) -> None:
+        self._check()
+        self._origin = replace(self._origin, fault=why)
 
     async def close(self) -> None:
         self._commit()

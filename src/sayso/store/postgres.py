@@ -31,9 +31,17 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_origin,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
+from sayso.store.origin import Origin, restored
 from sayso.store.postgres_address import read_address
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
@@ -60,6 +68,7 @@ _IDLE = """
 select id, boot from workers w
 where not exists (select 1 from runs where status = 'running' and owner = w.id)
 """
+_ORIGIN = "select origin_fault(), epoch from store"
 _FORGET = """
 delete from workers w where id = any(%s::text[])
     and not exists (select 1 from runs where status = 'running' and owner = w.id)
@@ -77,8 +86,17 @@ _STATES: dict[Proof | None, Literal["alive", "silent", "dead"]] = {
 class PostgresStore:
     """Keeps runs in PostgreSQL. Made by `open`, used on the event loop that opened it."""
 
-    def __init__(self, link: Link, clock: Clock | None, proofs: Proofs, lease_ms: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock | None,
+        proofs: Proofs,
+        lease_ms: int,
+        *,
+        recovers: bool = False,
+    ) -> None:
         self._link = link
+        self._recovers = recovers
         self._fake = clock
         self._boot = (clock or SystemClock()).boot_id()
         self._proofs = proofs
@@ -106,6 +124,7 @@ class PostgresStore:
         *,
         schema: str = "sayso",
         pool_max: int = POOL_MAX,
+        recovers: bool = False,
         clock: Clock | None = None,
         listen: bool = True,
         lease_ms: int = LEASE_MS,
@@ -115,11 +134,13 @@ class PostgresStore:
         """Open a schema of a database, or make one. It accepts work when this returns.
 
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreReadOnly`
-        or another `StoreError` if what is there cannot be used, or would not be safe to use. All
-        parameters from `clock` on are there for tests: a clock, no ear, another lease, an
-        impatient writer, and another place for the proofs of death.
+        or another `StoreError` if what is there cannot be used, or would not be safe to use. One
+        that was restored or copied only takes writes of whoever `recovers` it. All parameters from
+        `clock` on are there for tests: a clock, no ear, another lease, an impatient writer, and
+        another place for the proofs of death.
         """
-        link = Link(read_address(url, schema), pool_max=pool_max, patience_s=patience_s)
+        address = read_address(url, schema)
+        link = Link(address, pool_max=pool_max, patience_s=patience_s, recovers=recovers)
         conn = await link.connect()
         try:
             store_id = await migrate(conn, link.name, schema, released())
@@ -128,7 +149,7 @@ class PostgresStore:
         finally:
             await conn.close()
         proofs = Proofs(store_id, clock or SystemClock(), proof_dir)
-        store = cls(link, clock, proofs, lease_ms)
+        store = cls(link, clock, proofs, lease_ms, recovers=recovers)
         try:
             await link.open()
             await store._ear.open(listen=listen)
@@ -152,6 +173,7 @@ class PostgresStore:
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
             self._check()
+            self._check_origin()
             self._writer.submit(Job(write_down(writes), answer))
         except SaysoError as error:
             refuse(answer, error)
@@ -245,7 +267,19 @@ class PostgresStore:
             look_at_clock(now, last_at),
             look_for_keys(None, shared=True),
             look_at_workers(workers, free),
+            look_at_origin(await self.origin()),
         ]
+
+    async def origin(self) -> Origin:
+        ((fault, epoch),) = await self._read(_ORIGIN)
+        return Origin(fault=fault or self._ear.fault, epoch=epoch)
+
+    async def accept_origin(self) -> int:
+        ((epoch,),) = await self._submit("select origin_accept()")
+        return epoch
+
+    async def doubt_origin(self, why: str) -> None:
+        await self._submit("update store set fault = %s", (why,))
 
     async def close(self) -> None:
         if self._pid != os.getpid():
@@ -301,8 +335,13 @@ class PostgresStore:
         self._check()
         return await self._link.read(sql, params)
 
+    def _check_origin(self) -> None:
+        if self._ear.fault and not self._recovers:
+            raise restored(self.name, self._ear.fault)
+
     async def _submit(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         self._check()
+        self._check_origin()
         return await self._link.write(sql, params)
 
     def _appended(self, run_ids: list[str], first: int, last: int) -> None:

@@ -70,6 +70,8 @@ class Ear:
         self._on_moved = on_moved
         self._seen = 0
         self._rung = 0
+        self.fault = ""
+        """Why the store is not what it was when it was opened; empty if it is."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, *, listen: bool = True) -> None:
@@ -101,12 +103,16 @@ class Ear:
                 log.debug("no look at %s: %s", self._link.name, error)
 
     async def _look(self, *, first: bool = False) -> None:
-        asked = time.monotonic()
+        asked, before = time.monotonic(), self._seen
         ((place, rung, now, tick),) = await self._link.read(_LOOK)
         self._clocks.set(now, tick, asked, time.monotonic())
         seen, self._rung, was = self._seen, rung, self._rung
         if first:
             self._seen = place
+            return
+        if place < before:
+            # Restored, or carried on by a replica that had not heard of all that was answered.
+            self.fault = f"it had come to position {before:,}, and was put back to {place:,}"
             return
         if place > seen:
             rows = await self._link.read(_MOVED, (seen, MOVED_MAX))

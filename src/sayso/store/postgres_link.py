@@ -41,7 +41,9 @@ select
     set_config('statement_timeout', %(statement)s, false),
     set_config('idle_in_transaction_session_timeout', %(statement)s, false),
     set_config('default_transaction_isolation', 'read committed', false),
-    set_config('jit', 'off', false)
+    set_config('jit', 'off', false),
+    set_config('sayso.recovers', %(recovers)s, false),
+    set_config('sayso.system', (select system_identifier::text from pg_control_system()), false)
 """
 _SETTINGS = """
 select current_setting('fsync'), current_setting('full_page_writes'),
@@ -58,8 +60,11 @@ Params: TypeAlias = Sequence[Any] | Mapping[str, Any]
 class Link:
     """A pool of connections to one store."""
 
-    def __init__(self, address: Address, *, pool_max: int, patience_s: float) -> None:
+    def __init__(
+        self, address: Address, *, pool_max: int, patience_s: float, recovers: bool = False
+    ) -> None:
         self.address = address
+        self._recovers = recovers
         self.name = address.name
         self._patience_s = patience_s
         self._fault: BaseException | None = None
@@ -185,6 +190,7 @@ class Link:
                 "path": f"{self.address.schema}, pg_temp",
                 "lock": f"{LOCK_S * 1000:.0f}",
                 "statement": f"{STATEMENT_S * 1000:.0f}",
+                "recovers": "on" if self._recovers else "off",
             }
             await conn.execute(_SET_UP, settings)
             found = await (await conn.execute(_SETTINGS)).fetchone()

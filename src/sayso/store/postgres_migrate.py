@@ -26,6 +26,7 @@ union all
 select 1 from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s
 limit 1
 """
+_MARK = "insert into store (program, version, imprint) values ('sayso', 1, imprint())"
 _MARKED = """
 select count(*) = 4 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
@@ -67,7 +68,9 @@ async def _apply(conn: Conn, schema: str, step: str, version: int) -> None:
         await conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
     await conn.execute(step.encode())
     if version == 1:
-        await conn.execute("insert into store (program, version) values ('sayso', 1)")
+        await conn.execute(
+            "insert into store (program, version, imprint) values ('sayso', 1, imprint())"
+        )
     else:
         await conn.execute("update store set version = %s", (version,))
 

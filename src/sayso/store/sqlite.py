@@ -26,13 +26,22 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_origin,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.origin import Origin, restored
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
+from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_outbox import SqliteOutbox
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
@@ -64,8 +73,11 @@ class SqliteStore:
         open_handles: Callable[[], Handles],
         busy_s: float,
         vfs: str | None,
+        *,
+        recovers: bool = False,
     ) -> None:
         self._path = path
+        self._recovers = recovers
         self._vfs = vfs
         self._clock = clock
         self._pid = os.getpid()
@@ -97,6 +109,7 @@ class SqliteStore:
         synchronous: str = "FULL",
         vfs: str | None = None,
         busy_s: float = BUSY_S,
+        recovers: bool = False,
         bell: bool = True,
         lease_ms: int = LEASE_MS,
         search_s: float = SEARCH_S,
@@ -104,7 +117,8 @@ class SqliteStore:
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
-        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
+        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. One
+        that was restored or copied only takes writes of whoever `recovers` it. All other
         parameters but the first are there for tests: a clock, less durability, another layer
         between SQLite and the disk, an impatient writer, no bell, another lease, searches that may
         take less long, and somebody who sees when a directory is synced.
@@ -120,7 +134,7 @@ class SqliteStore:
                 sync_dir(os.path.dirname(real))  # noqa: PTH120
                 return Handles(
                     conn,
-                    Pen(conn, clock, lease_ms),
+                    Pen(conn, clock, SqliteOrigin(conn, real, busy_s), lease_ms),
                     files=(real, real + "-wal"),
                     bell_dir=real + ".bell" if bell else "",
                 )
@@ -132,7 +146,7 @@ class SqliteStore:
                     raise from_os(error, real) from None
                 raise
 
-        store = cls(real, clock, open_handles, busy_s, vfs)
+        store = cls(real, clock, open_handles, busy_s, vfs, recovers=recovers)
         try:
             await store._writer.start()
         except asyncio.CancelledError:
@@ -254,7 +268,7 @@ class SqliteStore:
         )
 
     async def checkup(self) -> list[Finding]:
-        settings = await self._submit(lambda pen: pen.settings())
+        settings = await self._submit(lambda pen: pen.settings(), changes=False)
         rows = self._read(lambda reader: reader.workers())
         workers = [
             WorkerFact(id=worker, state=_STATES[self._proof(worker, boot, until)], runs=runs)
@@ -267,7 +281,20 @@ class SqliteStore:
             look_at_clock(self.now(), self._read(lambda reader: reader.last_at())),
             look_for_keys(self._path),
             look_at_workers(workers, self._read(lambda reader: reader.free())),
+            look_at_origin(await self.origin()),
         ]
+
+    async def origin(self) -> Origin:
+        return await self._submit(lambda pen: pen.origin.read(), changes=False)
+
+    async def accept_origin(self) -> int:
+        def done() -> None:
+            self._writer.fault = ""
+
+        return await self._submit(lambda pen: pen.origin.accept(), after=done)
+
+    async def doubt_origin(self, why: str) -> None:
+        await self._submit(lambda pen: pen.origin.doubt(why))
 
     async def close(self) -> None:
         if self._pid != os.getpid():
@@ -335,6 +362,7 @@ class SqliteStore:
         moves: tuple[str, ...] = (),
         erases: bool = False,
         after: Callable[[], None] | None = None,
+        changes: bool = True,
     ) -> asyncio.Future[T]:
         """Hand a job over in the call itself; errors come with the answer."""
         loop = asyncio.get_running_loop()
@@ -342,6 +370,8 @@ class SqliteStore:
         try:
             self._check()
             assert loop is self._loop, "a store is used on the event loop that opened it"
+            if changes and self._writer.fault and not self._recovers:
+                raise restored(self._path, self._writer.fault)
         except StoreError as error:
             refuse(answer, error)
         else:

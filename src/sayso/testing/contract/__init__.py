@@ -12,6 +12,7 @@ from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.checkup import CheckupContract
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
+from sayso.testing.contract.origin import OriginContract
 from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
 from sayso.testing.contract.search import SearchContract
@@ -27,6 +28,7 @@ class StoreContract(
     AuditContract,
     ItemContract,
     ListContract,
+    OriginContract,
     OutboxContract,
     CheckupContract,
     RaceContract,
