@@ -41,7 +41,7 @@ MUTANTS = (
         file="store/origin.py",
         old="        fcntl.ioctl(fd, _GET_VERSION, turn, True)\n",
         new="        pass\n",
-        test=_STORE + "test_a_folder_that_takes_the_place_of_the_old_one_is_found",
+        test=_STORE + "test_a_mark_that_is_written_again_is_another_even_with_its_old_number",
     ),
     Mutant(
         name="a copy without a mark is taken for whole",
@@ -105,7 +105,7 @@ MUTANTS = (
         file="engine/restore.py",
         old="isinstance(one, e.RunAdopted) and one.source == event.source for one in events",
         new="False for one in events",
-        test=_ENGINE + "test_whoever_is_killed_on_the_way_asks_nothing_twice",
+        test=_ENGINE + "test_a_run_that_goes_on_by_itself_is_named[sqlite]",
     ),
     Mutant(
         name="a seal that the store has lost stops nobody",

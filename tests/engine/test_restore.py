@@ -256,11 +256,26 @@ async def test_a_run_that_goes_on_by_itself_is_named(site: Place, tmp_path: Path
             await desk.start("teller", "More", by="mira")
 
     backup.put_back()
+    await interrupted(site)
     done = await recovered(site)
 
-    assert (done.due, done.due_runs) == (1, [run.id])
+    assert (done.quarantined, done.due, done.due_runs) == (0, 1, [run.id])
     async with site.app(teller(site.world)) as app:
         await held(app.run(run.id))
+        assert (await types(app, run.id)).count("run.adopted") == 1
+
+
+async def interrupted(site: Place) -> None:
+    """Begin to let a place work again, and stop at the first run."""
+
+    def stop(found: Restored) -> None:
+        raise KeyError(found.runs)
+
+    store = await recovering(site)
+    async with Sayso(store, work=False) as app:
+        with pytest.raises(KeyError):
+            await recover(app._open_parts, by=OPS, progress=stop)
+    await store.close()
 
 
 async def test_whoever_is_killed_on_the_way_asks_nothing_twice(

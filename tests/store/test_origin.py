@@ -124,6 +124,18 @@ async def test_a_folder_that_takes_the_place_of_the_old_one_is_found(tmp_path):
     assert "a copy" in await fault_of(home / "pay.db")
 
 
+async def test_a_mark_that_is_written_again_is_another_even_with_its_old_number(tmp_path):
+    mark = tmp_path / "pay.db.mark"
+    await use(tmp_path / "pay.db")
+    saved = mark.read_bytes()
+
+    # A file system that gives the number of the file that is gone to the next one does so here.
+    mark.unlink()
+    mark.write_bytes(saved)
+
+    assert "a copy" in await fault_of(tmp_path / "pay.db")
+
+
 async def test_a_store_that_is_moved_with_its_mark_is_the_same(tmp_path):
     home = tmp_path / "home"
     home.mkdir()

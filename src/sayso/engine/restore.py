@@ -86,19 +86,23 @@ async def recover(parts: Parts, *, by: Principal, progress: Progress | None = No
 
 
 async def _look_at(parts: Parts, row: RunRow, event: e.RunAdopted, found: Restored) -> None:
-    if not _could_go_on(await parts.ledger.read(row)):
+    run = await parts.ledger.read(row)
+    if not _could_go_on(run):
         return
     for _ in range(LOOKS_MAX):
         journal = await read_journal(parts.store, row.id)
         events = [one for entry in journal if (one := decode(entry)) is not None]
         if any(isinstance(one, e.RunAdopted) and one.source == event.source for one in events):
+            _count_due(found, run)
             return
         verb = partial(_quarantine, parts, event, journal, Lore(events))
         try:
             written = await parts.ledger.write(row.id, verb)
         except StaleRun:
             continue  # Somebody else does the same.
-        _count(found, written.run, written.events)
+        found.quarantined += 1
+        found.asked += sum(isinstance(one, e.HoldOpened) for one in written.events)
+        _count_due(found, written.run)
         return
     raise StaleRun(f"{row.id!r} is written to by others: stop whoever works on the store")
 
@@ -144,9 +148,7 @@ def _unasked(parts: Parts, run: Run, journal: list[Entry]) -> Mapping[str, Requi
     }
 
 
-def _count(found: Restored, run: Run, events: tuple[e.Event, ...]) -> None:
-    found.quarantined += 1
-    found.asked += sum(isinstance(one, e.HoldOpened) for one in events)
+def _count_due(found: Restored, run: Run) -> None:
     if any(strand_due(run, strand) for strand in run.strands):
         found.due += 1
         if len(found.due_runs) < NAMED_MAX:

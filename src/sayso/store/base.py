@@ -14,6 +14,7 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.aside import Close, Hear
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
     from sayso.store.origin import Origin
@@ -374,6 +375,18 @@ class Store(Protocol):
     def watch(self, run_id: str | None = None, *, own: bool = True) -> Watch:
         """Watch one run, or all of them; without `own`, all of them for what others commit. What
         was appended through this very object may be left out of that, or not.
+        """
+        ...
+
+    def mention(self, run_id: str, text: str) -> None:
+        """Say something of a run to other processes, in passing: whoever overhears it now may hear
+        it, and nobody later. Never waits and never fails; what is too long, or too much, is lost.
+        """
+        ...
+
+    def overhear(self, run_id: str, hear: Hear) -> Close:
+        """Hear what other processes mention of a run, until what this gives is called. It may begin
+        late, by seconds; nothing of this very object is heard, and nothing twice.
         """
         ...
 

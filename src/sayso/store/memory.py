@@ -21,6 +21,7 @@ from sayso.store.admit import (
     page_size,
     read_hold_key,
 )
+from sayso.store.aside import NoAside
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -67,6 +68,8 @@ class MemoryStore:
         self._queue: list[tuple[tuple[Write, ...], asyncio.Future[Appended]]] = []
         self._watches = Watches()
         self._closed = False
+        aside = NoAside()
+        self.mention, self.overhear = aside.mention, aside.overhear
         # What is kept for as long as the process lives is never restored.
         self._origin = Origin(fault="", epoch=1)
         self.shelf = MemoryShelf(self._check)

@@ -43,6 +43,7 @@ from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
 from sayso.store.origin import Origin, restored
 from sayso.store.postgres_address import read_address
+from sayso.store.postgres_aside import PostgresAside
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
@@ -93,6 +94,7 @@ class PostgresStore:
         proofs: Proofs,
         lease_ms: int,
         *,
+        aside: str,
         recovers: bool = False,
     ) -> None:
         self._link = link
@@ -107,7 +109,9 @@ class PostgresStore:
         self._watches = Watches()
         self._clocks = Clocks()
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
-        self._ear = Ear(link, self._caller[0], self._clocks, self._moved)
+        self._aside = PostgresAside(link, self._caller[0], aside)
+        self.mention, self.overhear = self._aside.mention, self._aside.overhear
+        self._ear = Ear(link, self._caller[0], self._clocks, self._moved, self._aside)
         self._writer = Writer(link, self._caller[0], self._given, self._appended)
         self._reader = Reader(link)
         self.shelf = PostgresShelf(self._submit, self._read)
@@ -149,7 +153,8 @@ class PostgresStore:
         finally:
             await conn.close()
         proofs = Proofs(store_id, clock or SystemClock(), proof_dir)
-        store = cls(link, clock, proofs, lease_ms, recovers=recovers)
+        aside = f"sayso_{store_id.replace('-', '')}"
+        store = cls(link, clock, proofs, lease_ms, aside=aside, recovers=recovers)
         try:
             await link.open()
             await store._ear.open(listen=listen)
@@ -288,6 +293,7 @@ class PostgresStore:
             self._closed = True
             self._watches.close()
         await self._writer.finish()
+        await self._aside.close()
         await self._ear.close()
         await self._link.close()
         # The lock of a worker that did not retire stays until this process ends: a call that it was

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 
 from sayso.errors import SaysoError
+from sayso.store.postgres_aside import PostgresAside
 from sayso.store.postgres_link import Conn, Link
 
 POLL_S = 0.5
@@ -62,8 +63,14 @@ class Ear:
     """Rings for what others have committed. `on_moved(None)`: whichever runs it was."""
 
     def __init__(
-        self, link: Link, sender: str, clocks: Clocks, on_moved: Callable[[list[str] | None], None]
+        self,
+        link: Link,
+        sender: str,
+        clocks: Clocks,
+        on_moved: Callable[[list[str] | None], None],
+        aside: PostgresAside,
     ) -> None:
+        self._aside = aside
         self._link = link
         self._sender = sender
         self._clocks = clocks
@@ -127,12 +134,13 @@ class Ear:
             conn: Conn | None = None
             try:
                 conn = await self._link.connect()
-                channel = sql.Identifier(self._link.address.channel)
-                await conn.execute(sql.SQL("listen {}").format(channel))
+                for channel in (self._link.address.channel, self._aside.channel):
+                    await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
                 pause = RETRY_S
                 while not _is_cancelled():
                     async for notice in conn.notifies(timeout=LISTEN_S):
-                        self._hear(notice.payload)
+                        aside = notice.channel == self._aside.channel
+                        (self._aside.heard if aside else self._hear)(notice.payload)
             except (SaysoError, psycopg.Error, OSError) as error:
                 log.debug("not listening to %s: %s", self._link.name, type(error).__name__)
             finally:

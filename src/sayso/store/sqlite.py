@@ -12,6 +12,7 @@ import apsw
 
 from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
 from sayso.store.admit import check_hold_query, check_shape, page_size
+from sayso.store.aside import FileAside
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -86,6 +87,8 @@ class SqliteStore:
         self._reader: Reader | None = None
         self._search: Search | None = None
         self._leases = Leases(path + ".workers")
+        self._aside = FileAside(path + ".text")
+        self.mention, self.overhear = self._aside.mention, self._aside.overhear
         self._writer = Writer(
             path,
             open_handles,
@@ -302,6 +305,7 @@ class SqliteStore:
         if not self._closed:
             self._closed = True
             self._watches.close()
+            self._aside.close()
             # Before the writer, which can only then clear the log away.
             try:
                 if self._search is not None:

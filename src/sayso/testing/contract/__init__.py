@@ -7,6 +7,7 @@ Every test is an `async def` that opens a store, uses it on one event loop and c
 """
 
 from sayso.testing.contract.append import AppendContract
+from sayso.testing.contract.aside import AsideContract
 from sayso.testing.contract.audit import AuditContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.checkup import CheckupContract
@@ -25,6 +26,7 @@ __all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
 
 class StoreContract(
     AppendContract,
+    AsideContract,
     AuditContract,
     ItemContract,
     ListContract,
