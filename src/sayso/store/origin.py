@@ -93,11 +93,13 @@ class Mark:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
+        self._token, position = self._parse()
+        return MarkRead(self._token, _place(self._fd), position)
+
+    def _parse(self) -> tuple[str, int]:
         said = os.pread(self._fd, _SIZE, 0).decode("ascii", "replace").split()
         whole = len(said) == 3 and said[0] == "sayso" and said[2].isdecimal()  # noqa: PLR2004
-        self._token = said[1] if whole else ""
-        position = int(said[2]) if whole else 0
-        return MarkRead(self._token, _place(self._fd), position)
+        return (said[1], int(said[2])) if whole else ("", 0)
 
     def advance(self, position: int) -> None:
         """Note that the store has come to a position; one that is behind it changes nothing."""
@@ -105,8 +107,7 @@ class Mark:
             return
         # A disk that does not take it is no reason to stop: the mark is then behind, as ever.
         with contextlib.suppress(OSError):
-            found = self.read()
-            if found is not None and found.position < position:
+            if self._parse()[1] < position:
                 os.pwrite(self._fd, _text(self._token, position), 0)
 
     def close(self) -> None:
