@@ -60,7 +60,7 @@ $(VENV)/.test: requirements.lock $(VENV)/.core
 	$(install) --require-hashes -r requirements.lock
 	@touch $@
 
-# Two files, because pip takes no hashes from a constraints file; no header, because it would name the command's paths.
+# Several files, because pip takes no hashes from a constraints file; no header, because it would name the command's paths.
 LOCK_UV = $(or $(UV),$(VENV)/lock/bin/uv)
 COMPILE = $(LOCK_UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
           --no-emit-index-url --no-config pyproject.toml --group build
@@ -68,6 +68,7 @@ COMPILE = $(LOCK_UV) pip compile -q --universal --python-version 3.11 --generate
 lock: $(LOCK_UV) ## Write the lock files again; UPGRADE=--upgrade takes newer versions.
 	$(COMPILE) $(UPGRADE) --extra all --group test --group check --group bench -o requirements.lock
 	$(COMPILE) -c requirements.lock -o requirements-core.lock
+	$(COMPILE) -c requirements.lock --extra all -o requirements-deploy.lock
 
 $(VENV)/lock/bin/uv:
 	$(PYTHON) -m venv $(VENV)/lock

@@ -51,6 +51,7 @@
     |   +-- NotOurStore         a file of another program
     |   +-- StoreNewer          written by a newer Sayso
     |   +-- StoreOlder          a database to be brought up by `sayso migrate` first
+    |   +-- StoreRestored       a backup or a copy, which nobody has looked into yet
     |   +-- BrokenChain         the journal was changed after it was written
     +-- IllegalEvent            an event that the state machine does not allow
     +-- NotUnderstood           stored or received data this version cannot read
@@ -307,6 +308,10 @@ class StoreNewer(StoreError):
 
 class StoreOlder(StoreError):
     """The store was written by an older version of Sayso: run `sayso migrate` first."""
+
+
+class StoreRestored(StoreError):
+    """The store was restored or copied: run `sayso restored` on it before anything is written."""
 
 
 class BrokenChain(StoreError):

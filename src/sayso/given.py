@@ -104,10 +104,15 @@ def read_where(text: str) -> tuple[str, str]:
 
 
 async def open_store(
-    where: str | Path | Store, clock: Clock | None = None, *, make: bool = True
+    where: str | Path | Store,
+    clock: Clock | None = None,
+    *,
+    make: bool = True,
+    recovers: bool = False,
 ) -> Store:
     """Open the store that a path, an address or a store object names. It is made if there is none,
     unless `make` is False: `NotOurStore`, and `StoreOlder` for a database to be brought up first.
+    Whoever `recovers` it may write to one that was restored or copied.
     """
     if not isinstance(where, str | Path):
         if not hasattr(where, "append"):
@@ -119,15 +124,15 @@ async def open_store(
 
         return MemoryStore(clock=clock)
     if is_shared(text):
-        return await _open_postgres(text, clock, make=make)
+        return await _open_postgres(text, clock, make=make, recovers=recovers)
     if not make and not (os.path.exists(text) and os.path.getsize(text)):  # noqa: ASYNC240, PTH110, PTH202
         raise NotOurStore(f"there is no store of Sayso in {text!r}")
     from sayso.store.sqlite import SqliteStore
 
-    return await SqliteStore.open(text, clock=clock)
+    return await SqliteStore.open(text, clock=clock, recovers=recovers)
 
 
-async def _open_postgres(url: str, clock: Clock | None, *, make: bool) -> Store:
+async def _open_postgres(url: str, clock: Clock | None, *, make: bool, recovers: bool) -> Store:
     from importlib.util import find_spec
 
     try:
@@ -138,7 +143,7 @@ async def _open_postgres(url: str, clock: Clock | None, *, make: bool) -> Store:
             raise ImportError("No module named 'pgqueuer'")
     except ImportError as error:
         raise _lacks(error) from None
-    return await PostgresStore.open(url, clock=clock, make=make)
+    return await PostgresStore.open(url, clock=clock, make=make, recovers=recovers)
 
 
 def _lacks(error: ImportError) -> BadSetup:

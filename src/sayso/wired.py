@@ -304,7 +304,7 @@ class Wired:
 W = TypeVar("W", bound=Wired)
 
 
-def only_looking(app: W, store: str | Path | None = None, *, make: bool = False) -> W:
+def only_looking(app: W, store: str | Path | Store | None = None, *, make: bool = False) -> W:
     """Give an app as one that only looks: it has no worker, and is over another store if one is
     named. That is made or brought up only if `make` says so.
     """
@@ -334,12 +334,13 @@ def only_working(
     return other
 
 
-def _over(app: W, store: str | Path | None) -> W:
+def _over(app: W, store: str | Path | Store | None) -> W:
     if app._parts is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         raise BadSetup("this Sayso is open already")
     other = copy(app)
     if store is not None:
-        other._where, other._owns_store = store, True  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        other._where = store  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        other._owns_store = isinstance(store, str | Path)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return other
 
 

@@ -193,7 +193,8 @@ def test_keys_that_others_may_read_are_a_problem(look, store):
 
 def test_the_store_beside_is_the_one_that_is_looked_at(look, store, tmp_path):
     nothing = look()
-    store.rename(tmp_path / "sayso.db")
+    for suffix in ("", ".mark"):
+        Path(f"{store}{suffix}").rename(tmp_path / f"sayso.db{suffix}")
 
     assert nothing.returncode == 2
     assert "name an app" in nothing.stderr

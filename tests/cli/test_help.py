@@ -27,7 +27,7 @@ def test_help_lists_the_commands(run_cli):
     listed = shown.partition("Commands:\n")[2]
     found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
     names = ["adopt", "audit", "demo", "desk-key", "doctor", "doubt", "export", "migrate", "policy"]
-    assert found == [*names, "show", "worker"]
+    assert found == [*names, "restored", "show", "worker"]
 
 
 def test_the_version_is_the_one_installed(run_cli):

@@ -73,6 +73,7 @@ class Session:
             sync_dir=self.disk.sync_dir,
             synchronous=self.synchronous,
             bell=False,
+            recovers=True,  # An image is a copy, and its mark is on no disk that is noted.
         )
         self.disk.note("open")
         return store

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sayso.domain import adopting, bodies, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.adopting import ASKED_AGAIN, BEGUN, UNDER_WAY, Lore
+from sayso.domain.adopting import ASKED_AGAIN, BEGUN, RESTORED, UNDER_WAY, Lore
 from sayso.domain.call import CallState
 from sayso.domain.hold import InDoubt, SignIn, reject
 from sayso.domain.lifecycle import apply_all, epilogue
@@ -484,3 +484,22 @@ def test_whatever_a_run_was_in_the_middle_of_nothing_starts_unasked(data, siblin
         assert list(run.holds[: len(open_before)]) == open_before
         assert has_work(run) or run.holds
         assert not stranded(run)
+
+
+def test_a_call_that_needs_nobody_is_asked_about_where_it_must_not_be_made_twice():
+    told = Told().ask_for("d", "d2")
+    assert len(startable(told.run)) == 2
+
+    (opened,) = told.adopt(unasked={"1.1": BOSS}, words=RESTORED)
+
+    assert (opened.call, opened.approvers) == ("1.1", ("user:boss",))
+    assert opened.ruling.why == RESTORED.unasked
+    assert [row.ref for row in startable(told.run)] == ["1.0"]
+
+
+def test_people_are_told_that_the_store_was_restored():
+    told = Told().ask_for("d").hold(BOSS).decide(by=replace(MIRA, id="boss"))
+
+    (opened,) = told.adopt(words=RESTORED)
+
+    assert opened.ruling.why == RESTORED.asked_again

@@ -8,7 +8,18 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from sayso.store import migrate
+
 _NOBODY = 65534
+
+
+def up_to(version: int) -> tuple[str, ...]:
+    """Give the first migrations, as if the last of them made the table that every file is opened
+    by; whoever goes on from there drops that first.
+    """
+    steps = migrate.released()
+    (origin,) = [step for step in steps if "create table origin" in step]
+    return (*steps[: version - 1], steps[version - 1] + origin)
 
 
 def forked(what: Callable[[], Coroutine[Any, Any, None]], *, as_nobody: bool = False) -> int:

@@ -98,7 +98,7 @@ async def test_a_store_in_memory_is_audited_the_same_way():
 
 async def test_a_redacted_run_verifies_and_says_so(filled, tmp_path):
     shutil.copy(filled, tmp_path / "copy.db")
-    store = await SqliteStore.open(tmp_path / "copy.db")
+    store = await SqliteStore.open(tmp_path / "copy.db", recovers=True)
     async with Sayso(store, agents=[], work=False) as app:
         finished = next(row for row in await store.runs(RunQuery()) if row.status == "completed")
         await app.redact(finished.id, 1, by="mira", reason="she asked")
@@ -342,7 +342,7 @@ async def test_the_journal_refuses_changes_other_than_redaction(filled, tmp_path
 
 async def test_an_audit_goes_on_while_others_append(filled, tmp_path):
     shutil.copy(filled, tmp_path / "copy.db")
-    store = await SqliteStore.open(tmp_path / "copy.db")
+    store = await SqliteStore.open(tmp_path / "copy.db", recovers=True)
     done = asyncio.Event()
 
     async def append():

@@ -201,6 +201,7 @@ async def test_a_new_file_is_its_owners_alone(tmp_path):
         "sayso.db": 0o600,
         "sayso.db-wal": 0o600,
         "sayso.db-shm": 0o600,
+        "sayso.db.mark": 0o600,
         "sayso.db.bell": 0o700,
         "sayso.db.workers": 0o700,
     }

@@ -291,5 +291,6 @@ async def test_a_store_in_memory_says_that_it_is(monkeypatch):
     monkeypatch.setenv(VARIABLE, "nonsense")
     worse = {one.name: one.level for one in await store.checkup()}
 
-    assert found == {"store": "note", "clock": "ok", "keys": "note", "workers": "warning"}
+    levels = {"store": "note", "clock": "ok", "keys": "note", "workers": "warning", "origin": "ok"}
+    assert found == levels
     assert worse["keys"] == "problem"

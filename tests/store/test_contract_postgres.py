@@ -33,4 +33,5 @@ class TestPostgres(StoreContract):
 
 
 class TestPostgresWithoutItsEar(TestPostgres):
+    is_deaf = True
     listen = False

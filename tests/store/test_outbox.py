@@ -8,12 +8,13 @@ import apsw
 
 from sayso.domain.guard import ItemAt, Since
 from sayso.errors import StoreDamaged, StoreError
-from sayso.store import migrate, sqlite_file
+from sayso.store import sqlite_file
 from sayso.store.base import ItemPut, NewParcel
 from sayso.store.clock import SystemClock
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import FakeClock
 from sayso.testing.contract import hold_row, refused, write
+from tests.store.child import up_to
 
 PARCELS = 120
 LEASE_MS = 600_000
@@ -111,13 +112,14 @@ async def test_a_store_from_before_the_outbox_is_brought_up_with_its_workers(tmp
     path = tmp_path / "sayso.db"
     clock = FakeClock()
     with monkeypatch.context() as before:
-        before.setattr(sqlite_file, "released", lambda: migrate.released()[:2])
+        before.setattr(sqlite_file, "released", lambda: up_to(2))
         store = await SqliteStore.open(path, clock=clock)
         await store.append(write(owner="w1"))
         row = await store.load("run_1")
         await store.close()
     conn = apsw.Connection(str(path))
     assert conn.pragma("user_version") == 2
+    conn.execute("drop table origin")
     until = clock.tick() + 5
     conn.execute("insert into workers values ('w1', ?, ?)", (clock.boot_id(), until))
     conn.close()

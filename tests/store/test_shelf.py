@@ -7,10 +7,11 @@ from asyncio.subprocess import PIPE
 import apsw
 
 from sayso.errors import StaleItem, StoreDamaged
-from sayso.store import migrate, sqlite_file
+from sayso.store import sqlite_file
 from sayso.store.base import ItemPut
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import refused, write
+from tests.store.child import up_to
 
 ROUNDS = 60
 PROGRAM = """
@@ -81,7 +82,7 @@ async def test_two_processes_that_count_in_one_item_lose_nothing(tmp_path):
 async def test_a_store_from_before_the_shelf_is_brought_up_with_its_runs(tmp_path, monkeypatch):
     path = tmp_path / "sayso.db"
     with monkeypatch.context() as before:
-        before.setattr(sqlite_file, "released", lambda: migrate.released()[:1])
+        before.setattr(sqlite_file, "released", lambda: up_to(1))
         store = await SqliteStore.open(path)
         for after in range(3):
             await store.append(write("run_1", after=after))
@@ -89,6 +90,7 @@ async def test_a_store_from_before_the_shelf_is_brought_up_with_its_runs(tmp_pat
         await store.close()
     conn = apsw.Connection(str(path))
     assert conn.pragma("user_version") == 1
+    conn.execute("drop table origin")
     conn.close()
 
     store = await SqliteStore.open(path)

@@ -98,7 +98,7 @@ async def test_a_closed_store_leaves_one_clean_file(tmp_path):
     await store.close()
 
     names = sorted(file.name for file in tmp_path.iterdir())
-    assert names == ["sayso.db", "sayso.db.bell", "sayso.db.workers"]
+    assert names == ["sayso.db", "sayso.db.bell", "sayso.db.mark", "sayso.db.workers"]
     assert list((tmp_path / "sayso.db.bell").iterdir()) == []
     assert list((tmp_path / "sayso.db.workers").iterdir()) == []
     assert not [t for t in threading.enumerate() if t.name.startswith("sayso")]

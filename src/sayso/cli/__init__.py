@@ -32,6 +32,7 @@ _COMMANDS = (
     "export",
     "migrate",
     "policy",
+    "restored",
     "show",
     "worker",
 )
@@ -107,6 +108,7 @@ def main(ctx: click.Context) -> None:
       sayso audit export pay.db       write who decided what
       sayso export RUN --store pay.db write a whole run as signed JSON
       sayso adopt FILE --store pay.db take in a run from another store
+      sayso restored pay.db           let a store that was restored work again
       sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over
       sayso worker pay:app            work on what an app's agents have to do

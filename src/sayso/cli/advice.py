@@ -10,6 +10,10 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.UnknownHold: "hold_x.1 is the first of run_x; `sayso show STORE run_x` prints all",
     errors.WrongVerdict: "`sayso show STORE run_x` prints what each hold asks",
     errors.NotOurStore: "name the store that `Sayso(...)` was opened with",
+    errors.StoreDamaged: "restore a backup, or move the file back to where it was",
+    errors.StoreRestored: "docs/howto/backups.md says what to do before",
+    errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
+    "you may write, and name the copy",
     errors.StoreBusy: "try again in a moment",
     errors.StoreFull: "make room on the disk and try again",
     errors.WaitTimeout: "try again; SAYSO_DEBUG=1 shows where it waited",

@@ -5,11 +5,15 @@ have happened there since; whatever was under way there is in doubt. A body that
 only once a person has said so here.
 Rule 2: silence is not the new decision that this takes: it approves nothing that was asked
 elsewhere.
+
+A store that was restored from a backup is like another store: what was done since, nobody there
+knows of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,6 +31,33 @@ from sayso.domain.verbs import HoldRequest, doubt_call, open_holds, unsilenced
 ASKED_AGAIN = "Asked again: it was approved elsewhere before the run was adopted here."
 UNDER_WAY = "it was under way elsewhere when the run was adopted here"
 BEGUN = "its body had begun elsewhere when the run was adopted here, and may have gone on there"
+
+
+class Words(NamedTuple):
+    """What people are told of why they are asked again."""
+
+    asked_again: str
+    unasked: str
+    under_way: str
+    begun: str
+    vote: str
+
+
+ADOPTED = Words(
+    asked_again=ASKED_AGAIN,
+    unasked="Asked because it may have been made elsewhere before the run was adopted here.",
+    under_way=UNDER_WAY,
+    begun=BEGUN,
+    vote="it was cast elsewhere before the run was adopted here",
+)
+RESTORED = Words(
+    asked_again="Asked again: it was approved before the store was backed up, and may have run "
+    "since.",
+    unasked="Asked because the store was restored: it may have run since the backup.",
+    under_way="it was under way when the store was backed up, and the store was restored since",
+    begun="its body had begun when the store was backed up, and may have gone on since",
+    vote="it was cast before the store was restored",
+)
 
 
 class Lore:
@@ -70,12 +101,15 @@ def adopt(
     *,
     durable: Collection[str] = (),
     doubts: Mapping[str, Require] | None = None,
+    unasked: Mapping[str, Require] | None = None,
+    words: Words = ADOPTED,
 ) -> list[e.Event]:
     """Take in a run that is at its journal's end: say so, and put all that could start anything
     under quarantine. A finished one only says so.
 
     `durable` are the calls whose tool's body goes on from the journal, `doubts` says whom to ask
-    about those in doubt; without it, whoever was asked whether they may start.
+    about those in doubt; without it, whoever was asked whether they may start. `unasked` says whom
+    to ask about calls that nobody was to be asked about, and that must not be made twice.
     """
     draft = Draft(run)
     silenced = tuple(hold.n for hold in run.holds if hold.on_silence == "approve")
@@ -87,22 +121,28 @@ def adopt(
         if hold.decision is not None:
             draft.add(e.DecisionUndone(hold=hold.n, by=SAYSO, at=now))
         for vote in hold.votes:
-            why = "it was cast elsewhere before the run was adopted here"
-            draft.add(e.VoteUndone(hold=hold.n, person=vote.by.id, by=SAYSO, at=now, why=why))
+            who, why = vote.by.id, words.vote
+            draft.add(e.VoteUndone(hold=hold.n, person=who, by=SAYSO, at=now, why=why))
     for row in run.calls(CallState.STARTED, CallState.ANSWERED):
         ruling = (doubts or {}).get(row.ref) or _doubt_ruling(lore, row)
         body = bool(row.step) or row.ref in durable or row.state is CallState.ANSWERED
-        draft.add(*_under_way(draft.run, row, lore, ruling, now, body=body))
+        draft.add(*_under_way(draft.run, row, lore, ruling, now, body=body, words=words))
     groups = [(strand.calls, strand.resolve) for strand in run.strands]
     groups += [((row,), "each") for row in run.commands]
     for rows, resolve in groups:
         approved = [row for row in rows if row.state is CallState.APPROVED]
-        draft.add(*_ask_again(draft.run, approved, lore, now, resolve=resolve))
+        draft.add(*_ask_again(draft.run, approved, lore, now, resolve=resolve, words=words))
+        requests = [
+            HoldRequest(ref=row.ref, ruling=replace(unasked[row.ref], why=words.unasked))
+            for row in rows
+            if row.state is CallState.READY and unasked and row.ref in unasked
+        ]
+        draft.add(*open_holds(draft.run, requests, now=now))
     return draft.events
 
 
 def _under_way(
-    run: Run, row: CallRow, lore: Lore, ruling: Require, now: int, *, body: bool
+    run: Run, row: CallRow, lore: Lore, ruling: Require, now: int, *, body: bool, words: Words
 ) -> list[e.Event]:
     ref, attempt = row.ref, row.attempt
     if not body:
@@ -111,7 +151,7 @@ def _under_way(
             run,
             ref,
             attempt=attempt,
-            why=UNDER_WAY,
+            why=words.under_way,
             ruling=ruling,
             now=now,
             may_live=True,
@@ -123,7 +163,7 @@ def _under_way(
             run,
             ref,
             attempt=attempt,
-            why=UNDER_WAY,
+            why=words.under_way,
             ruling=ruling,
             digest=row.digest,
             now=now,
@@ -131,18 +171,18 @@ def _under_way(
             elsewhere=True,
         )
     if run.ending:
-        return bodies.park(run, ref, attempt=attempt, why=UNDER_WAY, again=True)
+        return bodies.park(run, ref, attempt=attempt, why=words.under_way, again=True)
     ruling = replace(ruling, title=f"Go on with {row.tool} here?")
-    return bodies.doubt_body(run, ref, attempt=attempt, why=BEGUN, ruling=ruling, now=now)
+    return bodies.doubt_body(run, ref, attempt=attempt, why=words.begun, ruling=ruling, now=now)
 
 
 def _ask_again(
-    run: Run, rows: Sequence[CallRow], lore: Lore, now: int, *, resolve: str
+    run: Run, rows: Sequence[CallRow], lore: Lore, now: int, *, resolve: str, words: Words
 ) -> list[e.Event]:
     requests = [
         HoldRequest(
             ref=row.ref,
-            ruling=_again(lore, row),
+            ruling=_again(lore, row, words),
             policy_version=lore.asked[row.ref].policy_version,
             duplicate_of=lore.asked[row.ref].duplicate_of,
             operands=lore.operands.get(row.ref, ()),
@@ -154,8 +194,8 @@ def _ask_again(
     return open_holds(run, requests, now=now, resolve=way)
 
 
-def _again(lore: Lore, row: CallRow) -> Require:
-    ruling = replace(unsilenced(lore.rulings[row.ref]), why=ASKED_AGAIN)
+def _again(lore: Lore, row: CallRow, words: Words) -> Require:
+    ruling = replace(unsilenced(lore.rulings[row.ref]), why=words.asked_again)
     about_doubt = isinstance(lore.asked[row.ref].ask, InDoubt)
     return replace(ruling, title="") if about_doubt else ruling
 

@@ -250,7 +250,7 @@ def _take_in(
         head=one.data.head,
         times=tuple(entry.at for entry in one.journal),
     )
-    durable, doubts = _look_into(parts, one)
+    durable, doubts = look_into(parts, one.run, one.journal)
     events = adopt(one.run, Lore(one.events), adopted, durable=durable, doubts=doubts)
     steps = take_steps(one.run, events)
     steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
@@ -289,21 +289,26 @@ def _start_key(events: Iterable[e.Event]) -> Key | None:
     )
 
 
-def _look_into(parts: Parts, one: _Arrival) -> tuple[set[str], Mapping[str, Require]]:
+def look_into(
+    parts: Parts,
+    run: Run,
+    journal: Iterable[Entry],
+    *states: CallState,
+) -> tuple[set[str], Mapping[str, Require]]:
     """Say which calls under way have bodies that can go on from the journal, and whom to ask about
-    all of them, as far as their tools are known here.
+    all of them, as far as their tools are known here; or the same of calls in other states.
     """
-    driver = parts.drivers.get(one.run.agent)
-    rows = one.run.calls(CallState.STARTED, CallState.ANSWERED)
+    driver = parts.drivers.get(run.agent)
+    rows = run.calls(*(states or (CallState.STARTED, CallState.ANSWERED)))
     if driver is None or not rows:
         return set(), {}
-    transcript = Transcript(one.run.id)
-    for entry in one.journal:
+    transcript = Transcript(run.id)
+    for entry in journal:
         transcript.add(entry.seq, decode(entry))
     tools = {row.ref: driver.tools.get(row.tool) for row in rows}
     doubts = {
         row.ref: parts.gate.doubt_ruling(
-            one.run,
+            run,
             tools[row.ref],
             row.tool,
             transcript.args[row.ref],

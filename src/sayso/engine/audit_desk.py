@@ -15,7 +15,7 @@ from sayso.engine.keys import check_text
 from sayso.engine.name import read_person, read_run
 from sayso.engine.parts import Parts
 from sayso.engine.retain import Retained, retain
-from sayso.engine.seal_file import Path, keep_outside, open_lines
+from sayso.engine.seal_file import Path, check_outside, keep_outside, open_lines
 from sayso.engine.sealer import Sealer
 from sayso.errors import BadKeys, BadPolicy, BadValue
 from sayso.store.audit import Report, verify
@@ -60,8 +60,11 @@ class AuditDesk:
         """Seal everything that is not sealed yet; give the last seal that was made, if one was.
 
         With `out`, add all seals that the file does not have to it: keep it where whoever can write
-        the store cannot.
+        the store cannot. `StoreRestored` if it has one that this store has lost.
         """
+        if out is not None:
+            # Before anything is sealed that the file could not follow any more.
+            await check_outside(self._parts.store, out)
         made = await self._sealer.seal()
         if out is not None:
             await keep_outside(self._parts.store, out)

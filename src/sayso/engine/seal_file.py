@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from sayso.errors import BadValue, NotUnderstood
 from sayso.store.base import PAGE_MAX, Store
+from sayso.store.origin import restored
 from sayso.store.seal import LINE_BYTES_MAX, Seal, read_seal
 
 Path = str | os.PathLike[str]
@@ -27,17 +28,9 @@ def open_lines(path: Path) -> Generator[Iterator[bytes]]:
 async def keep_outside(store: Store, path: Path) -> int:
     """Add to a file the seals that it does not have; say how many. It is made if there is none.
 
-    `BadValue` if the file is of another store, or damaged: nothing is written then.
+    `BadValue` and `StoreRestored` as of `check_outside`: nothing is written then.
     """
-    last = _last(path) if os.path.exists(path) else None  # noqa: ASYNC240, PTH110
-    if last is not None:
-        kept = await store.seals.list(after=last.n - 1, limit=1)
-        if not kept or kept[0].n != last.n or kept[0].data != last.line():
-            raise BadValue(
-                f"{str(path)!r} has another seal {last.n} than the store: it is of another store, "
-                "or one of them was changed; `sayso audit verify --seals` says more"
-            )
-    after, count = 0 if last is None else last.n, 0
+    after, count = await check_outside(store, path), 0
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "ab") as file:
         while page := await store.seals.list(after=after, limit=PAGE_MAX):
@@ -49,12 +42,40 @@ async def keep_outside(store: Store, path: Path) -> int:
     return count
 
 
-def _last(path: Path) -> Seal | None:
-    """Read the last seal of a file."""
-    line = b""
+async def check_outside(store: Store, path: Path) -> int:
+    """Hold a file against the store's own seals; give the number of its last one, 0 if it has none.
+
+    `StoreRestored` if the file has begun with this store, and the store does not have its last
+    seal: it was put back since, and from now on nobody who opens it may write. `BadValue` if the
+    file is of another store, or damaged.
+    """
+    first, last = _ends(path) if os.path.exists(path) else (b"", None)  # noqa: ASYNC240, PTH110
+    if last is None:
+        return 0
+    kept = await store.seals.list(after=last.n - 1, limit=1)
+    if kept and kept[0].n == last.n and kept[0].data == last.line():
+        return last.n
+    ours = await store.seals.list(limit=1)
+    if ours and ours[0].data == first:
+        why = f"{str(path)!r} has a seal {last.n} that it does not have"
+        await store.doubt_origin(why)
+        raise restored(store.name, why)
+    raise BadValue(
+        f"{str(path)!r} has another seal {last.n} than the store: it is of another store, "
+        "or one of them was changed; `sayso audit verify --seals` says more"
+    )
+
+
+def _ends(path: Path) -> tuple[bytes, Seal | None]:
+    """Read the first line of a file and its last seal."""
+    first, line = b"", b""
     with open_lines(path) as found:
-        for line in found:  # noqa: B007 - the last one counts.
-            pass
+        for line in found:
+            first = first or line.rstrip(b"\n")
+    return first, _read_last(path, line)
+
+
+def _read_last(path: Path, line: bytes) -> Seal | None:
     if not line:
         return None
     try:

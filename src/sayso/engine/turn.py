@@ -17,7 +17,7 @@ from sayso.domain.secret import Veil, opened
 from sayso.domain.settling import Draft
 from sayso.domain.standing import startable, strand_due
 from sayso.domain.value import SAYSO
-from sayso.engine.feed import Delta
+from sayso.engine.feed import Delta, Voice
 from sayso.engine.gate import Admitted, clean_text
 from sayso.engine.ledger import Verb
 from sayso.engine.live import Live
@@ -47,7 +47,8 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
         return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
     _check_turns(run, driver)
     seen, data = transcript.seq, transcript.strands[name].data
-    answer = await _ask(parts, run_id, driver, prompt, run.turns + 1)
+    first = Delta(run_id=run_id, turn=run.turns + 1, strand=name, seen=seen, text="")
+    answer = await _ask(parts, first, driver, prompt)
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     tools = {tool.name: tool for tool in prompt.tools}
     admitted = await _admit(parts, scene, answer.calls, tools)
@@ -233,16 +234,15 @@ def _is_fresh(row: CallRow) -> bool:
     return not row.attempt
 
 
-async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: int) -> Answer:
-    def emit(text: str) -> None:
-        parts.feed.emit(Delta(run_id=run_id, turn=turn, text=text))
-
-    tried = 0
+async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> Answer:
+    """Ask the model; what it says on the way goes to whoever follows, after the `first` of it."""
+    run_id, tried = first.run_id, 0
     while True:
         tried += 1
+        voice = Voice(parts.feed, first)
         try:
             with contained("the model"):
-                return await driver.model.answer(prompt, emit)
+                return await driver.model.answer(prompt, voice.emit)
         except ModelFailed as error:
             if not error.retryable or tried >= driver.model_tries_max:
                 raise

@@ -14,8 +14,10 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.aside import Close, Hear
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
+    from sayso.store.origin import Origin
     from sayso.store.outbox import Outbox
     from sayso.store.queue import Queue
     from sayso.store.seal import Seals
@@ -382,6 +384,18 @@ class Store(Protocol):
         """
         ...
 
+    def mention(self, run_id: str, text: str) -> None:
+        """Say something of a run to other processes, in passing: whoever overhears it now may hear
+        it, and nobody later. Never waits and never fails; what is too long, or too much, is lost.
+        """
+        ...
+
+    def overhear(self, run_id: str, hear: Hear) -> Close:
+        """Hear what other processes mention of a run, until what this gives is called. It may begin
+        late, by seconds; nothing of this very object is heard, and nothing twice.
+        """
+        ...
+
     async def runs(self, query: RunQuery) -> list[RunRow]:
         """List runs, newest first, a page by key; the cost does not grow with what is skipped."""
         ...
@@ -458,8 +472,26 @@ class Store(Protocol):
 
     async def checkup(self) -> list[Finding]:
         """Look the store over: what durability, access and time rest on, its keys, and who works
-        on it. One finding a check, in every store `clock`, `keys` and `workers`; nothing is changed
-        by looking. What is well is found as such.
+        on it. One finding a check, in every store `clock`, `keys`, `origin` and `workers`; nothing
+        is changed by looking. What is well is found as such.
+        """
+        ...
+
+    async def origin(self) -> Origin:
+        """Say whether this is the store that was last worked on. While it has a fault, everything
+        that writes raises `StoreRestored`, but of whoever has opened it to recover it.
+        """
+        ...
+
+    async def accept_origin(self) -> int:
+        """Take the store, where and as it is now, for the one to work on; give its new epoch. No
+        worker of before is known any more.
+        """
+        ...
+
+    async def doubt_origin(self, why: str) -> None:
+        """Note why the store is not the one that was last worked on, where it cannot know that by
+        itself: whoever opens it from now on finds it so, until `accept_origin`.
         """
         ...
 

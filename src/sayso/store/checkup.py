@@ -13,6 +13,7 @@ import msgspec
 
 from sayso.errors import BadKeys
 from sayso.store.keyring import VARIABLE, KeyRing
+from sayso.store.origin import Origin
 
 Level = Literal["ok", "note", "warning", "problem"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
@@ -82,6 +83,15 @@ def look_at_clock(now: int, last_at: int) -> Finding:
         )
         return Finding(name="clock", level="problem", text=text)
     return Finding(name="clock", level="ok", text="store time is not behind the last entry.")
+
+
+def look_at_origin(origin: Origin) -> Finding:
+    """Judge where a store comes from."""
+    if not origin.fault:
+        text = f"the store is the one that was last worked on (epoch {origin.epoch:,})."
+        return Finding(name="origin", level="ok", text=text)
+    text = f"the store was restored or copied ({origin.fault}): run `sayso restored` on it."
+    return Finding(name="origin", level="warning", text=text)
 
 
 def look_for_keys(

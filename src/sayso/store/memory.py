@@ -22,6 +22,7 @@ from sayso.store.admit import (
     page_size,
     read_hold_key,
 )
+from sayso.store.aside import NoAside
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -37,7 +38,14 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_origin,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.fair import Free, share
 from sayso.store.lease import this_host
@@ -45,6 +53,7 @@ from sayso.store.memory_audit import MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
+from sayso.store.origin import Origin
 from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 from sayso.store.words import has_words
@@ -61,6 +70,10 @@ class MemoryStore:
         self._queue: list[tuple[tuple[Write, ...], asyncio.Future[Appended]]] = []
         self._watches = Watches()
         self._closed = False
+        aside = NoAside()
+        self.mention, self.overhear = aside.mention, aside.overhear
+        # What is kept for as long as the process lives is never restored.
+        self._origin = Origin(fault="", epoch=1)
         self.shelf = MemoryShelf(self._check)
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
         self.seals = MemorySeals(self._check, self._leaves)
@@ -266,7 +279,22 @@ class MemoryStore:
             look_at_clock(self.now(), last_at),
             look_for_keys(None),
             look_at_workers(workers, free),
+            look_at_origin(self._origin),
         ]
+
+    async def origin(self) -> Origin:
+        self._check()
+        return self._origin
+
+    async def accept_origin(self) -> int:
+        self._check()
+        self._leases.clear()
+        self._origin = Origin(fault="", epoch=self._origin.epoch + 1)
+        return self._origin.epoch
+
+    async def doubt_origin(self, why: str) -> None:
+        self._check()
+        self._origin = replace(self._origin, fault=why)
 
     async def close(self) -> None:
         self._commit()

@@ -32,10 +32,19 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_origin,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
+from sayso.store.origin import Origin, restored
 from sayso.store.postgres_address import SCHEMA, read_address
+from sayso.store.postgres_aside import PostgresAside
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_lane import Lane
@@ -65,6 +74,7 @@ _IDLE = """
 select id, boot from workers w
 where not exists (select 1 from runs where status = 'running' and owner = w.id)
 """
+_ORIGIN = "select origin_fault(), epoch from store"
 _FORGET = """
 delete from workers w where id = any(%s::text[])
     and not exists (select 1 from runs where status = 'running' and owner = w.id)
@@ -86,8 +96,18 @@ _STATES: dict[Proof | None, Literal["alive", "silent", "dead"]] = {
 class PostgresStore:
     """Keeps runs in PostgreSQL. Made by `open`, used on the event loop that opened it."""
 
-    def __init__(self, link: Link, clock: Clock | None, proofs: Proofs, lease_ms: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock | None,
+        proofs: Proofs,
+        lease_ms: int,
+        *,
+        aside: str,
+        recovers: bool = False,
+    ) -> None:
         self._link = link
+        self._recovers = recovers
         self._fake = clock
         self._boot = (clock or SystemClock()).boot_id()
         self._proofs = proofs
@@ -98,7 +118,9 @@ class PostgresStore:
         self._watches = Watches()
         self._clocks = Clocks()
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
-        self._ear = Ear(link, self._caller[0], self._clocks, self._moved)
+        self._aside = PostgresAside(link, self._caller[0], aside)
+        self.mention, self.overhear = self._aside.mention, self._aside.overhear
+        self._ear = Ear(link, self._caller[0], self._clocks, self._moved, self._aside)
         self._writer = Writer(link, self._caller[0], self._given, self._appended)
         self._reader = Reader(link)
         self.shelf = PostgresShelf(self._submit, self._lane)
@@ -119,6 +141,7 @@ class PostgresStore:
         schema: str = SCHEMA,
         make: bool = True,
         pool_max: int = POOL_MAX,
+        recovers: bool = False,
         clock: Clock | None = None,
         listen: bool = True,
         lease_ms: int = LEASE_MS,
@@ -131,12 +154,19 @@ class PostgresStore:
 
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
         `StoreReadOnly` or another `StoreError` if what is there cannot be used, or would not be
-        safe to use. All parameters from `clock` on are there for tests: a clock, no ear, another
+        safe to use. One that was restored or copied only takes writes of whoever `recovers` it. All
+        parameters from `clock` on are there for tests: a clock, no ear, another
         lease, an impatient writer, another place for the proofs of death, and other migrations.
         """
         steps = released() if steps is None else steps
         address = read_address(url, schema)
-        link = Link(address, pool_max=pool_max, patience_s=patience_s, knows=len(steps))
+        link = Link(
+            address,
+            pool_max=pool_max,
+            patience_s=patience_s,
+            knows=len(steps),
+            recovers=recovers,
+        )
         conn = await link.connect()
         try:
             ready = migrate if make else check
@@ -146,7 +176,8 @@ class PostgresStore:
         finally:
             await conn.close()
         proofs = Proofs(store_id, clock or SystemClock(), proof_dir)
-        store = cls(link, clock, proofs, lease_ms)
+        aside = f"sayso_{store_id.replace('-', '')}"
+        store = cls(link, clock, proofs, lease_ms, aside=aside, recovers=recovers)
         try:
             await link.open()
             await store._ear.open(listen=listen)
@@ -170,6 +201,7 @@ class PostgresStore:
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
             self._check()
+            self._check_origin()
             self._writer.submit(Job(write_down(writes), answer))
         except SaysoError as error:
             refuse(answer, error)
@@ -272,7 +304,19 @@ class PostgresStore:
             look_for_keys(None, shared=True),
             look_at_workers(workers, free),
             await self.queue.checkup(),
+            look_at_origin(await self.origin()),
         ]
+
+    async def origin(self) -> Origin:
+        ((fault, epoch),) = await self._read(_ORIGIN)
+        return Origin(fault=fault or self._ear.fault, epoch=epoch)
+
+    async def accept_origin(self) -> int:
+        ((epoch,),) = await self._submit("select origin_accept()")
+        return epoch
+
+    async def doubt_origin(self, why: str) -> None:
+        await self._submit("update store set fault = %s", (why,))
 
     async def close(self) -> None:
         if self._pid != os.getpid():
@@ -282,6 +326,7 @@ class PostgresStore:
             self._watches.close()
         await self.queue.close()
         await self._writer.finish()
+        await self._aside.close()
         await self._ear.close()
         await self._link.close()
         # The lock of a worker that did not retire stays until this process ends: a call that it was
@@ -338,8 +383,13 @@ class PostgresStore:
 
         return ask
 
+    def _check_origin(self) -> None:
+        if self._ear.fault and not self._recovers:
+            raise restored(self.name, self._ear.fault)
+
     async def _submit(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
         self._check()
+        self._check_origin()
         return await self._link.write(sql, params)
 
     def _appended(self, run_ids: list[str], first: int, last: int) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 
 from sayso.errors import SaysoError
+from sayso.store.postgres_aside import PostgresAside
 from sayso.store.postgres_link import Conn, Link
 
 POLL_S = 0.5
@@ -62,14 +63,22 @@ class Ear:
     """Rings for what others have committed. `on_moved(None)`: whichever runs it was."""
 
     def __init__(
-        self, link: Link, sender: str, clocks: Clocks, on_moved: Callable[[list[str] | None], None]
+        self,
+        link: Link,
+        sender: str,
+        clocks: Clocks,
+        on_moved: Callable[[list[str] | None], None],
+        aside: PostgresAside,
     ) -> None:
+        self._aside = aside
         self._link = link
         self._sender = sender
         self._clocks = clocks
         self._on_moved = on_moved
         self._seen = 0
         self._rung = 0
+        self.fault = ""
+        """Why the store is not what it was when it was opened; empty if it is."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, *, listen: bool = True) -> None:
@@ -98,12 +107,16 @@ class Ear:
                 log.debug("no look at %s: %s", self._link.name, error)
 
     async def _look(self, *, first: bool = False) -> None:
-        asked = time.monotonic()
+        asked, before = time.monotonic(), self._seen
         ((place, rung, now, tick),) = await self._link.read(_LOOK)
         self._clocks.set(now, tick, asked, time.monotonic())
         seen, self._rung, was = self._seen, rung, self._rung
         if first:
             self._seen = place
+            return
+        if place < before:
+            # Restored, or carried on by a replica that had not heard of all that was answered.
+            self.fault = f"it had come to position {before:,}, and was put back to {place:,}"
             return
         if place > seen:
             rows = await self._link.read(_MOVED, (seen, MOVED_MAX))
@@ -113,7 +126,8 @@ class Ear:
             self._on_moved([])
 
     async def _listen(self) -> None:
-        await listen(self._link, self._link.address.channel, self._hear)
+        heard = {self._link.address.channel: self._hear, self._aside.channel: self._aside.heard}
+        await listen(self._link, heard)
 
     def _hear(self, text: str) -> None:
         try:
@@ -127,9 +141,11 @@ class Ear:
 
 
 async def listen(
-    link: Link, channel: str, hear: Callable[[str], None], opened: Callable[[], None] | None = None
+    link: Link,
+    heard: Mapping[str, Callable[[str], None]],
+    opened: Callable[[], None] | None = None,
 ) -> None:
-    """Hear what is called out on a channel, on a connection of its own, and on another one when
+    """Hear what is called out, by channel, on a connection of its own, and on another one when
     that is cut; `opened` is called each time, because nobody knows what was missed. Ends only when
     it is cancelled.
     """
@@ -138,13 +154,14 @@ async def listen(
         conn: Conn | None = None
         try:
             conn = await link.connect()
-            await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            for channel in heard:
+                await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             pause = RETRY_S
             if opened is not None:
                 opened()
             while not _is_cancelled():
                 async for notice in conn.notifies(timeout=LISTEN_S):
-                    hear(notice.payload)
+                    heard[notice.channel](notice.payload)
         except (SaysoError, psycopg.Error, OSError) as error:
             log.debug("not listening to %s: %s", link.name, type(error).__name__)
         finally:

@@ -18,6 +18,7 @@ from sayso.errors import (
     StoreNewer,
     StoreReadOnly,
 )
+from sayso.store.origin import restored
 
 _BUSY = {"55P03", "57014", "40P01", "40001", "53300", "55006"}
 """Locked for too long, cancelled by a time limit, given up for another one, no connection left."""
@@ -59,6 +60,8 @@ def from_state(state: str, text: str, name: str) -> SaysoError:
     match state:
         case "53100":
             return StoreFull(f"the disk of {name!r} is full; nothing was written")
+        case "SY009":
+            return restored(name, text)
         case "25006":
             return StoreReadOnly(f"{name!r} cannot be written to: {text}")
         case "SY007":

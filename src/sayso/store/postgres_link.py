@@ -61,7 +61,9 @@ select
     set_config('enable_sort', 'off', false),
     set_config('enable_hashjoin', 'off', false),
     set_config('enable_mergejoin', 'off', false),
-    set_config('sayso.knows', %(knows)s, false)
+    set_config('sayso.knows', %(knows)s, false),
+    set_config('sayso.recovers', %(recovers)s, false),
+    set_config('sayso.system', (select system_identifier::text from pg_control_system()), false)
 """
 _SETTINGS = """
 select current_setting('fsync'), current_setting('full_page_writes'),
@@ -79,9 +81,16 @@ class Link:
     """A pool of connections to one store."""
 
     def __init__(
-        self, address: Address, *, pool_max: int, patience_s: float, knows: int | None = None
+        self,
+        address: Address,
+        *,
+        pool_max: int,
+        patience_s: float,
+        knows: int | None = None,
+        recovers: bool = False,
     ) -> None:
         self.address = address
+        self._recovers = recovers
         self.name = address.name
         self._knows = len(released()) if knows is None else knows
         self._newer = ""
@@ -234,6 +243,7 @@ class Link:
                 "lock": f"{LOCK_S * 1000:.0f}",
                 "statement": f"{STATEMENT_S * 1000:.0f}",
                 "knows": str(self._knows),
+                "recovers": "on" if self._recovers else "off",
             }
             await conn.execute(_SET_UP, settings)
             found = await (await conn.execute(_SETTINGS)).fetchone()

@@ -55,6 +55,7 @@ union all
 select 1 from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s
 limit 1
 """
+_MARK = "insert into store (program, version, since, imprint) values ('sayso', 1, 1, imprint())"
 _MARKED = """
 select count(*) = 5 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
@@ -233,7 +234,7 @@ async def _apply_online(conn: Conn, name: str, schema: str, step: Step) -> bool:
 
 async def _note(conn: Conn, schema: str, step: Step) -> None:
     if step.number == 1:
-        await conn.execute("insert into store (program, version, since) values ('sayso', 1, 1)")
+        await conn.execute(_MARK)
         return
     await conn.execute(
         "update store set version = %s, since = greatest(since, %s)", (step.number, step.since)

@@ -102,7 +102,7 @@ class Service:
         self._picker: Picker | None = None
         self._later: asyncio.TimerHandle | None = None
         self._stopped = False
-        ear = listen(link, work_channel(link.address.schema), self._hear, self._look)
+        ear = listen(link, {work_channel(link.address.schema): self._hear}, self._look)
         self._picking = asyncio.create_task(self._pick(), name="sayso-queue")
         self._tasks = [
             self._picking,

@@ -40,7 +40,11 @@ _ALL = (
     "alter default privileges in schema {schema} grant usage, select on sequences to {role}",
     "alter default privileges in schema {schema} grant execute on functions to {role}",
     "revoke insert, update, delete on {schema}.store, {schema}.roles from {role}",
+    # Whoever finds that a store was put back says so.
+    "grant update (fault) on {schema}.store to {role}",
 )
+_KEEPER = "grant update (imprint, epoch, id) on {schema}.store to {role}"
+"""For letting a store that was restored work again."""
 
 
 async def grant(conn: Conn, schema: str, roles: Iterable[tuple[str, Kind]]) -> None:
@@ -65,6 +69,8 @@ async def regrant(conn: Conn, schema: str) -> None:
         names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
         for statement in _ALL:
             await conn.execute(sql.SQL(statement).format(**names))
+        if kind == "keeper":
+            await conn.execute(sql.SQL(_KEEPER).format(**names))
         if kind == "app":
             rights = sql.SQL("revoke update, delete, truncate on {schema}.{table} from {role}")
             for (table,) in await (await conn.execute(_CLOSED, (schema,))).fetchall():

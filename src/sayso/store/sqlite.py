@@ -11,6 +11,7 @@ import apsw
 
 from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
 from sayso.store.admit import check_hold_query, check_shape, page_size
+from sayso.store.aside import FileAside
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -27,9 +28,11 @@ from sayso.store.base import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.origin import Origin, restored
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
+from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_outbox import SqliteOutbox
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
@@ -67,8 +70,11 @@ class SqliteStore:
         open_handles: Callable[[], Handles],
         busy_s: float,
         vfs: str | None,
+        *,
+        recovers: bool = False,
     ) -> None:
         self._path = path
+        self._recovers = recovers
         self._vfs = vfs
         self._clock = clock
         self._pid = os.getpid()
@@ -77,6 +83,8 @@ class SqliteStore:
         self._reader: Reader | None = None
         self._search: Search | None = None
         self._leases = Leases(path + ".workers")
+        self._aside = FileAside(path + ".text")
+        self.mention, self.overhear = self._aside.mention, self._aside.overhear
         self._writer = Writer(
             path,
             open_handles,
@@ -100,6 +108,7 @@ class SqliteStore:
         synchronous: str = "FULL",
         vfs: str | None = None,
         busy_s: float = BUSY_S,
+        recovers: bool = False,
         bell: bool = True,
         lease_ms: int = LEASE_MS,
         search_s: float = SEARCH_S,
@@ -107,7 +116,8 @@ class SqliteStore:
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
-        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
+        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. One
+        that was restored or copied only takes writes of whoever `recovers` it. All other
         parameters but the first are there for tests: a clock, less durability, another layer
         between SQLite and the disk, an impatient writer, no bell, another lease, searches that may
         take less long, and somebody who sees when a directory is synced.
@@ -123,7 +133,7 @@ class SqliteStore:
                 sync_dir(os.path.dirname(real))  # noqa: PTH120
                 return Handles(
                     conn,
-                    Pen(conn, clock, lease_ms),
+                    Pen(conn, clock, SqliteOrigin(conn, real, busy_s), lease_ms),
                     files=(real, real + "-wal"),
                     bell_dir=real + ".bell" if bell else "",
                 )
@@ -135,7 +145,7 @@ class SqliteStore:
                     raise from_os(error, real) from None
                 raise
 
-        store = cls(real, clock, open_handles, busy_s, vfs)
+        store = cls(real, clock, open_handles, busy_s, vfs, recovers=recovers)
         try:
             await store._writer.start()
         except asyncio.CancelledError:
@@ -270,7 +280,7 @@ class SqliteStore:
     async def checkup(self) -> list[Finding]:
         from sayso.store import checkup, sqlite_checkup
 
-        settings = await self._submit(lambda pen: pen.settings())
+        settings = await self._submit(lambda pen: pen.settings(), changes=False)
         rows = self._read(Reader.workers)
         workers = [
             checkup.WorkerFact(
@@ -285,7 +295,20 @@ class SqliteStore:
             checkup.look_at_clock(self.now(), self._read(Reader.last_at)),
             checkup.look_for_keys(self._path),
             checkup.look_at_workers(workers, self._read(Reader.free)),
+            checkup.look_at_origin(await self.origin()),
         ]
+
+    async def origin(self) -> Origin:
+        return await self._submit(lambda pen: pen.origin.read(), changes=False)
+
+    async def accept_origin(self) -> int:
+        def done() -> None:
+            self._writer.fault = ""
+
+        return await self._submit(lambda pen: pen.origin.accept(), after=done)
+
+    async def doubt_origin(self, why: str) -> None:
+        await self._submit(lambda pen: pen.origin.doubt(why))
 
     async def close(self) -> None:
         if self._pid != os.getpid():
@@ -293,6 +316,7 @@ class SqliteStore:
         if not self._closed:
             self._closed = True
             self._watches.close()
+            self._aside.close()
             # Before the writer, which can only then clear the log away.
             try:
                 if self._search is not None:
@@ -352,6 +376,7 @@ class SqliteStore:
         moves: tuple[str, ...] = (),
         erases: bool = False,
         after: Callable[[], None] | None = None,
+        changes: bool = True,
     ) -> asyncio.Future[T]:
         """Hand a job over in the call itself; errors come with the answer."""
         loop = asyncio.get_running_loop()
@@ -359,6 +384,8 @@ class SqliteStore:
         try:
             self._check()
             assert loop is self._loop, "a store is used on the event loop that opened it"
+            if changes and self._writer.fault and not self._recovers:
+                raise restored(self._path, self._writer.fault)
         except StoreError as error:
             refuse(answer, error)
         else:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 
 import apsw
 
@@ -14,7 +13,7 @@ from sayso.errors import BadSetup, StoreError
 from sayso.store.checkup import Finding, Level
 from sayso.store.migrate import APPLICATION_ID, is_current, released
 from sayso.store.sqlite_error import translate
-from sayso.store.sqlite_file import NETWORK, check_version, close, file_system, open_reader
+from sayso.store.sqlite_file import NETWORK, check_version, close, kind_of, open_reader
 
 SPACE_LOW, SPACE_MIN = 1 << 30, 64 << 20
 """Bytes that should be free on the disk, and bytes without which appends may soon be refused."""
@@ -86,7 +85,7 @@ def look_at_file(path: str, *, euid: int | None = None) -> list[Finding]:
         _look_at_mode(files),
         _look_at_owner(files, euid),
         _look_at_folder(folder),
-        look_at_file_system(path, _kind_of(path)),
+        look_at_file_system(path, kind_of(path)),
         look_at_space(folder),
     ]
 
@@ -206,14 +205,6 @@ def _look_at_folder(folder: str) -> Finding:
         text = f"others may write in {folder!r}, and put another file in its place: chmod 700 it."
         return Finding(name="directory", level="warning", text=text)
     return Finding(name="directory", level="ok", text="nobody else can put a file in its place.")
-
-
-def _kind_of(path: str) -> str:
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # Not Linux.
-        return ""
-    return file_system(mounts.splitlines(), os.stat(path).st_dev)  # noqa: PTH116
 
 
 def _check_pages(conn: apsw.Connection, path: str) -> list[str]:

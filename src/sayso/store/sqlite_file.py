@@ -163,13 +163,18 @@ def file_system(mounts: Iterable[str], device: int) -> str:
     return ""
 
 
-def _check_host(path: str) -> None:
-    check_version(apsw.sqlite_lib_version())
+def kind_of(path: str) -> str:
+    """Name the type of the file system that a file is on; empty if nobody can tell."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:  # Not Linux.
-        return
-    if file_system(mounts.splitlines(), Path(path).stat().st_dev) in NETWORK:
+        return ""
+    return file_system(mounts.splitlines(), Path(path).stat().st_dev)
+
+
+def _check_host(path: str) -> None:
+    check_version(apsw.sqlite_lib_version())
+    if kind_of(path) in NETWORK:
         raise BadSetup(f"{path!r} is on a network file system, where SQLite's locks do not hold")
 
 

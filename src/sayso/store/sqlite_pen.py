@@ -21,6 +21,7 @@ from sayso.store.clock import Clock
 from sayso.store.fair import choose
 from sayso.store.lease import this_host
 from sayso.store.sqlite_audit import AuditPen
+from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
 
@@ -96,8 +97,15 @@ _NOWHERE = _Head(k=0, seq=0, at=0, hash=chain.GENESIS, last=b"", status="", owne
 class Pen:
     """Writes to the store, one append after another."""
 
-    def __init__(self, conn: apsw.Connection, clock: Clock, lease_ms: int = LEASE_MS) -> None:
+    def __init__(
+        self,
+        conn: apsw.Connection,
+        clock: Clock,
+        origin: SqliteOrigin,
+        lease_ms: int = LEASE_MS,
+    ) -> None:
         self._conn = conn
+        self.origin = origin
         self._clock = clock
         self._lease_ms = lease_ms
         self._host = this_host()

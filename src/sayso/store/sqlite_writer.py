@@ -17,8 +17,16 @@ from typing import cast
 
 import apsw
 
-from sayso.errors import CommitUnknown, SaysoError, StoreClosed, StoreDamaged, StoreError
+from sayso.errors import (
+    CommitUnknown,
+    SaysoError,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreRestored,
+)
 from sayso.store.bell import Bell
+from sayso.store.origin import restored
 from sayso.store.sqlite_error import FATAL, stopped, translate
 from sayso.store.sqlite_file import close, patiently
 from sayso.store.sqlite_pen import MOVED_MAX, Pen
@@ -73,6 +81,7 @@ class Handles:
     def close(self) -> None:
         """Let go of everything."""
         self.bell.close()
+        self.pen.origin.mark.close()
         close(self.conn)
 
 
@@ -105,6 +114,8 @@ class Writer:
         self._version = 0
         self.failed: StoreError | None = None
         """Why everything is refused from now on."""
+        self.fault = ""
+        """Why the file is taken for a backup or a copy; empty if it is not."""
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -151,6 +162,7 @@ class Writer:
             return
         try:
             self._version, self._seen = handles.first_version, handles.pen.position
+            self.fault = handles.pen.origin.fault
             self._post(_done, self._ready)
             self._serve(handles)
         finally:
@@ -246,6 +258,8 @@ class Writer:
             patiently(lambda: handles.conn.execute("begin immediate"), self._busy_s)
             if handles.pen.look() > self._seen:
                 self._find_moved(handles)
+            elif handles.pen.position < self._seen:
+                raise restored(self._name, "it was put back while it was in use")
             if len(batch) == 1:
                 self._do(handles, batch[0])
                 if batch[0].error is not None:
@@ -257,8 +271,12 @@ class Writer:
             before = self._seen
             handles.conn.execute("commit")
             self._seen = handles.pen.position
+            # Before the answer: whatever is done because of it, the mark knows of.
+            handles.pen.origin.note(self._seen)
         except SaysoError as error:
-            self.failed = self.failed or (error if isinstance(error, StoreDamaged) else None)
+            _roll_back(handles.conn)
+            stops = isinstance(error, StoreDamaged | StoreRestored)
+            self.failed = self.failed or (error if stops else None)
             _refuse_all(batch, error)
         except apsw.Error as error:
             _refuse_all(batch, self._what_now(handles, error, before))

@@ -7,12 +7,14 @@ Every test is an `async def` that opens a store, uses it on one event loop and c
 """
 
 from sayso.testing.contract.append import AppendContract
+from sayso.testing.contract.aside import AsideContract
 from sayso.testing.contract.audit import AuditContract
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 from sayso.testing.contract.checkup import CheckupContract
 from sayso.testing.contract.claims import ClaimContract
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
+from sayso.testing.contract.origin import OriginContract
 from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
 from sayso.testing.contract.search import SearchContract
@@ -25,9 +27,11 @@ __all__ = ["StoreCase", "StoreContract", "hold_row", "refused", "write"]
 
 class StoreContract(
     AppendContract,
+    AsideContract,
     AuditContract,
     ItemContract,
     ListContract,
+    OriginContract,
     OutboxContract,
     CheckupContract,
     ClaimContract,

@@ -21,7 +21,7 @@ class CheckupContract(StoreCase):
 
             names = [one.name for one in found]
             assert len(set(names)) == len(names)
-            assert {"clock", "keys", "workers"} <= set(names)
+            assert {"clock", "keys", "origin", "workers"} <= set(names)
             assert all(one.level in LEVELS and one.text and not one.run_id for one in found)
             assert [one for one in found if one.level == "problem"] == []
             assert [await store.load("run_1"), await store.tail()] == before

@@ -12,7 +12,10 @@ create table store (
     program text not null check (program = 'sayso'),
     version integer not null,
     since integer not null check (since <= version),
-    id uuid not null default gen_random_uuid()
+    id uuid not null default gen_random_uuid(),
+    imprint text not null,
+    epoch bigint not null default 1 check (epoch > 0),
+    fault text not null default ''
 );
 
 -- Which roles of the database are given which rights, after every migration anew.
@@ -20,6 +23,36 @@ create table roles (
     name name primary key,
     kind text not null check (kind in ('app', 'keeper'))
 );
+
+-- Where this is: the cluster, its timeline, the database and the schema. A store that says otherwise
+-- of itself was restored or copied. `sayso.system` is the cluster's, as each connection finds it
+-- once: it is read from a file.
+create function imprint() returns text language sql stable as $$
+    select concat_ws('.',
+        coalesce(nullif(current_setting('sayso.system', true), ''),
+            (select system_identifier::text from pg_control_system())),
+        left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+        (select oid from pg_database where datname = current_database()),
+        (select oid from pg_namespace where nspname = current_schema()))
+$$;
+
+-- Empty if this is the store that was last worked on.
+create function origin_fault() returns text language sql stable as $$
+    select case when fault <> '' then fault when imprint <> imprint() then
+        'it was made or last worked on elsewhere (' || imprint || '), and this is ' || imprint()
+        else '' end from store
+$$;
+
+-- Refuses every write to a store that was restored or copied, but of whoever recovers it.
+create function check_origin() returns void language plpgsql as $$
+declare
+    why text := origin_fault();
+begin
+    if why <> '' and current_setting('sayso.recovers', true) is distinct from 'on' then
+        raise exception '%', why using errcode = 'SY009';
+    end if;
+end
+$$;
 
 create table runs (
     k bigint generated always as identity primary key,
@@ -271,6 +304,7 @@ $$;
 -- read is then all there is up to there.
 create function take_turn() returns void language plpgsql as $$
 begin
+    perform check_origin();
     perform pg_advisory_xact_lock(
         1398110579, (select oid::integer from pg_namespace where nspname = current_schema()));
     perform check_code();

@@ -73,6 +73,7 @@ declare
     now bigint := now_ms(given);
     taking bigint;
 begin
+    perform check_origin();
     if not exists (select 1 from parcels where free_at <= now) then
         return;
     end if;
@@ -121,6 +122,7 @@ create function worker_beat(
 declare
     now bigint;
 begin
+    perform check_origin();
     now := tick_ms(given_tick);
     insert into workers (id, boot, host, seen_at, lease_until)
     values (worker, of_boot, of_host, now, now + lease)
@@ -160,4 +162,11 @@ begin
     delete from workers where id = worker;
     perform ring(sender, channel);
 end
+$$;
+
+-- The id goes with it: proofs of death are kept by it.
+create function origin_accept() returns bigint language sql as $$
+    delete from workers;
+    update store set imprint = imprint(), epoch = epoch + 1, fault = '', id = gen_random_uuid()
+    returning epoch;
 $$;

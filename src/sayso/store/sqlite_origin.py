@@ -1,0 +1,109 @@
+"""Where a file comes from: a mark beside it, and a row in it that names that mark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import apsw
+
+from sayso.store.origin import Mark, MarkRead, Origin
+from sayso.store.sqlite_file import kind_of, patiently, sync_dir
+
+_ROW = "select token, place, epoch, fault from origin"
+_TAKE = "update origin set token = ?, place = ?, epoch = epoch + ?, fault = ''"
+_DOUBT = "update origin set fault = ?"
+_NOBODY = "delete from workers"
+_POSITION = "select coalesce(max(position), 0) from journal"
+_UNNUMBERED = ("9p", "fuse", "virtiofs", "vboxsf")
+"""File systems that may give a file another number when they are mounted again."""
+
+
+class _Row(NamedTuple):
+    token: str
+    place: str
+    epoch: int
+    fault: str
+
+
+class SqliteOrigin:
+    """The origin of an open file. All of it belongs to the writer thread, but for `fault`."""
+
+    def __init__(self, conn: apsw.Connection, path: str, busy_s: float) -> None:
+        self._conn = conn
+        self._busy_s = busy_s
+        self._path = path
+        self.mark = Mark(path + ".mark")
+        self.fault = ""
+        """Why the file is not to be written to; empty if it is."""
+        self._look()
+
+    def read(self) -> Origin:
+        """Give what is known."""
+        return Origin(fault=self.fault, epoch=self._row().epoch)
+
+    def note(self, position: int) -> None:
+        """Note how far the file has come."""
+        if not self.fault:
+            self.mark.advance(position)
+
+    def accept(self) -> int:
+        """Take the file, where and as it is now, for the one to work on; give its new epoch. Inside
+        a transaction: whoever is killed on the way leaves a mark that is not the file's.
+        """
+        self._take(1)
+        # Whoever worked on it elsewhere does not do so here.
+        self._conn.execute(_NOBODY)
+        return self._row().epoch
+
+    def doubt(self, why: str) -> None:
+        """Note why the file is not to be trusted any more. Inside a transaction."""
+        self._conn.execute(_DOUBT, (why,))
+
+    def _look(self) -> None:
+        row, found, position = self._row(), self.mark.read(), self._position()
+        self.fault = self._fault(row, found, position)
+        if not self.fault and (found is None or not _same(row, found)):
+            patiently(lambda: self._conn.execute("begin immediate"), self._busy_s)
+            try:
+                # Another process may have made a file of that name meanwhile.
+                self.mark.close()
+                again = self.mark.read()
+                if again is None or not _same(self._row(), again):
+                    self._take(0)
+                self._conn.execute("commit")
+            finally:
+                if self._conn.in_transaction:
+                    self._conn.execute("rollback")
+        self.note(position)
+
+    def _fault(self, row: _Row, found: MarkRead | None, position: int) -> str:
+        if row.fault:
+            return row.fault
+        if not position:
+            return ""
+        if row.token and found is None:
+            return f"there is no {self.mark.path!r}; if both were moved, move that as well"
+        if row.token and found is not None and not _same(row, found):
+            return f"{self.mark.path!r} is of another store, or a copy"
+        if found is not None and found.position > position:
+            return f"it had come to position {found.position:,}, and is back at {position:,}"
+        return ""
+
+    def _take(self, epochs: int) -> None:
+        made = self.mark.make(self._position())
+        sync_dir(str(Path(self._path).parent))
+        place = "" if kind_of(self._path).startswith(_UNNUMBERED) else made.place
+        self._conn.execute(_TAKE, (made.token, place, epochs))
+        self.fault = ""
+
+    def _row(self) -> _Row:
+        found = self._conn.execute(_ROW).fetchall()[0]
+        return _Row(*cast("tuple[str, str, int, str]", found))
+
+    def _position(self) -> int:
+        return cast("int", self._conn.execute(_POSITION).fetchall()[0][0])
+
+
+def _same(row: _Row, found: MarkRead) -> bool:
+    return row.token == found.token != "" and row.place in ("", found.place)
