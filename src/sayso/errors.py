@@ -29,6 +29,7 @@
     |   +-- CannotUndo          the decision is effective, or there is none
     |   +-- BudgetSpent         a yes to a run that has no turn left to go on with
     |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
+    |   +-- CannotMove          a store that is worked on, or one that cannot take another one in
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
@@ -45,6 +46,8 @@
     |   +-- StoreFull
     |   +-- StoreReadOnly
     |   +-- StoreClosed
+    |   +-- StoreMoved          all of it was moved to another store; it can only be read
+    |   +-- StoreUnfinished     a move into it is not finished
     |   +-- StoreForked         the store was opened before a fork
     |   +-- StoreDamaged        not readable as what it claims to be
     |   +-- NotOurStore         a file of another program
@@ -209,6 +212,13 @@ class BadExport(Refused):
     """Which check it did not pass; `part`: it is not a whole run."""
 
 
+class CannotMove(Refused):
+    """The store cannot be moved like this."""
+
+    workers: tuple[str, ...] = ()
+    """Who still works on it, if that is why."""
+
+
 class BadState(Refused):
     """The state of the sign-in cannot be used; start the sign-in again."""
 
@@ -284,6 +294,14 @@ class StoreReadOnly(StoreError):
 
 class StoreClosed(StoreError):
     """The store is closed."""
+
+
+class StoreMoved(StoreError):
+    """The store was moved to another one; what is here can only be read."""
+
+
+class StoreUnfinished(StoreError):
+    """The store is being filled by a move that is not finished."""
 
 
 class StoreForked(StoreError):

@@ -12,7 +12,7 @@ from sayso.agents.agent import Agent
 from sayso.agents.single import NAME as SINGLE
 from sayso.agents.tools import FunctionTool, check_tool
 from sayso.engine.ports import Driver, Tool
-from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool
+from sayso.errors import BadAgent, BadKeys, BadProvider, BadSetup, BadTool, NotOurStore
 from sayso.store.base import Store
 from sayso.store.clock import Clock
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sayso.engine.signing import DeskKey, Trust
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
+    from sayso.store.transfer import Transfer
 
+_POSTGRES = ("postgresql://", "postgres://")
+_SQLITE = "sqlite:///"
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
@@ -77,6 +80,25 @@ def read_trust(keys: Iterable[str] | None) -> Trust | None:
     return Trust(keys)
 
 
+async def open_transfer(where: str, *, make: bool) -> Transfer:
+    """Open the store that a path or an address names, as a whole that can be moved; it is made if
+    there is none, unless `make` is False.
+    """
+    if where.startswith(_POSTGRES):
+        try:
+            from sayso.store.postgres_transfer import PostgresTransfer
+        except ImportError as error:
+            raise _no_postgres(error) from None
+        return await PostgresTransfer.open(where, make=make)
+    _check_path(where)
+    from sayso.store.sqlite_transfer import SqliteTransfer
+
+    path = Path(where.removeprefix(_SQLITE))
+    if not make and (not path.is_file() or path.stat().st_size == 0):  # noqa: ASYNC240
+        raise NotOurStore(f"there is no store in {str(path)!r}")
+    return SqliteTransfer.open(path)
+
+
 async def open_store(where: str | Path | Store, clock: Clock | None = None) -> Store:
     """Open the store that a path, an address or a store object names."""
     if not isinstance(where, str | Path):
@@ -88,28 +110,37 @@ async def open_store(where: str | Path | Store, clock: Clock | None = None) -> S
         from sayso.store.memory import MemoryStore
 
         return MemoryStore(clock=clock)
-    if text in (":memory:", "memory"):
-        raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
-    if text.startswith(("postgresql://", "postgres://")):
+    if text.startswith(_POSTGRES):
         return await _open_postgres(text, clock)
-    if "://" in text and not text.startswith("sqlite:///"):
+    _check_path(text)
+    from sayso.store.sqlite import SqliteStore
+
+    return await SqliteStore.open(text.removeprefix(_SQLITE), clock=clock)
+
+
+def _check_path(text: str) -> None:
+    """Raise `BadSetup` unless this names a file."""
+    if text in ("memory:", ":memory:", "memory"):
+        raise BadSetup(f"{text!r} would be a file of that name: use 'memory:'")
+    if "://" in text and not text.startswith(_SQLITE):
         kind = text.partition("://")[0]
         raise BadSetup(
             f"{kind!r} is not a kind of store: use a path, 'memory:' or 'postgresql://...'"
         )
-    from sayso.store.sqlite import SqliteStore
-
-    return await SqliteStore.open(text.removeprefix("sqlite:///"), clock=clock)
 
 
 async def _open_postgres(url: str, clock: Clock | None) -> Store:
     try:
         from sayso.store.postgres import PostgresStore
     except ImportError as error:
-        raise BadSetup(
-            f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
-        ) from None
+        raise _no_postgres(error) from None
     return await PostgresStore.open(url, clock=clock)
+
+
+def _no_postgres(error: ImportError) -> BadSetup:
+    return BadSetup(
+        f"a store in PostgreSQL takes another package ({error}): pip install 'sayso[postgres]'"
+    )
 
 
 def read_agents(agents: Iterable[Driver]) -> dict[str, Driver]:

@@ -50,6 +50,7 @@ from sayso.given import (
 )
 from sayso.store.base import Store
 from sayso.store.clock import Clock
+from sayso.store.transfer import check_work
 
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
@@ -135,6 +136,8 @@ class Wired:
                 driver.check_model()
         store = await open_store(self._where, self._clock)
         try:
+            if self._work:
+                check_work(store.name, store.moved_to)
             await self._wire(store)
         except BaseException:
             if self._owns_store:

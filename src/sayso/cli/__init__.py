@@ -30,6 +30,7 @@ _COMMANDS = (
     "doctor",
     "doubt",
     "export",
+    "move",
     "policy",
     "show",
 )
@@ -105,6 +106,7 @@ def main(ctx: click.Context) -> None:
       sayso audit export pay.db       write who decided what
       sayso export RUN --db pay.db    write a whole run as signed JSON
       sayso adopt FILE --db pay.db    take in a run from another store
+      sayso move pay.db postgresql:// move a whole store into a database
       sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over
       sayso desk-key new desk.key     make a key that signs what people decide

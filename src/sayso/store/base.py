@@ -306,6 +306,13 @@ class Store(Protocol):
         ...
 
     @property
+    def moved_to(self) -> str:
+        """The name of the store that all of this one was moved to: it can be read, and every write
+        raises `StoreMoved`. Empty: it was not, when it was opened.
+        """
+        ...
+
+    @property
     def shelf(self) -> Shelf:
         """Where the same store keeps what is no run."""
         ...

@@ -31,7 +31,14 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_move,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
 from sayso.store.postgres_address import read_address
@@ -44,6 +51,7 @@ from sayso.store.postgres_ports import PostgresDoor, PostgresOutbox, PostgresSea
 from sayso.store.postgres_proof import Proofs
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
+from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 
 _CLAIM = """
@@ -86,6 +94,7 @@ class PostgresStore:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self.moved_to = ""
         self._watches = Watches()
         self._clocks = Clocks()
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
@@ -114,21 +123,23 @@ class PostgresStore:
     ) -> Self:
         """Open a schema of a database, or make one. It accepts work when this returns.
 
-        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreReadOnly`
-        or another `StoreError` if what is there cannot be used, or would not be safe to use. All
-        parameters from `clock` on are there for tests: a clock, no ear, another lease, an
-        impatient writer, and another place for the proofs of death.
+        `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`,
+        `StoreUnfinished`, `StoreReadOnly` or another `StoreError` if what is there cannot be used,
+        or would not be safe to use. All parameters from `clock` on are there for tests: a clock, no
+        ear, another lease, an impatient writer, and another place for the proofs of death.
         """
         link = Link(read_address(url, schema), pool_max=pool_max, patience_s=patience_s)
         conn = await link.connect()
         try:
             store_id = await migrate(conn, link.name, schema, released())
+            moved_to = check_mark(read_mark(await (await conn.execute(MARK)).fetchall()), link.name)
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:
             await conn.close()
         proofs = Proofs(store_id, clock or SystemClock(), proof_dir)
         store = cls(link, clock, proofs, lease_ms)
+        store.moved_to = moved_to
         try:
             await link.open()
             await store._ear.open(listen=listen)
@@ -241,6 +252,7 @@ class PostgresStore:
         ]
         text = f"{self.name!r} keeps what it has acknowledged: fsync, full pages, waiting commits."
         return [
+            *look_at_move(self.moved_to),
             Finding(name="store", level="ok", text=text),
             look_at_clock(now, last_at),
             look_for_keys(None, shared=True),

@@ -62,6 +62,11 @@ async def migrate(conn: Conn, name: str, schema: str, steps: Sequence[str]) -> s
             await _apply(conn, schema, steps[version], version + 1)
 
 
+async def is_there(conn: Conn, name: str, schema: str) -> bool:
+    """Tell whether there is a store in a schema. `NotOurStore` if another program is."""
+    return (await _look(conn, name, schema))[0] > 0
+
+
 async def _apply(conn: Conn, schema: str, step: str, version: int) -> None:
     if version == 1 and not await _one(conn, _SCHEMA, schema):
         await conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))

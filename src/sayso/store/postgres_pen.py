@@ -98,7 +98,7 @@ def read_answer(doc: Doc, answer: dict[str, Any], name: str) -> Appended | Sayso
 
 def _refuse(doc: Doc, answer: dict[str, Any], name: str) -> None:
     state: str = answer["state"]
-    if not state.startswith("SY"):
+    if not state.startswith("SY") or state == "SY008":
         raise _from_server(doc, answer, name)
     if state == "SY006":
         raise StoreError(f"the write to {doc.writes[0].run!r} cannot be kept: {answer['said']}")

@@ -26,7 +26,14 @@ from sayso.store.base import (
     Sight,
     Write,
 )
-from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
+from sayso.store.checkup import (
+    Finding,
+    WorkerFact,
+    look_at_clock,
+    look_at_move,
+    look_at_workers,
+    look_for_keys,
+)
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
@@ -40,6 +47,7 @@ from sayso.store.sqlite_reader import Reader
 from sayso.store.sqlite_search import SEARCH_S, Search
 from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
+from sayso.store.transfer import check_mark
 from sayso.store.watch import RunWatch, Watches
 
 BUSY_S = 10.0
@@ -71,6 +79,7 @@ class SqliteStore:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self.moved_to = ""
         self._reader: Reader | None = None
         self._search: Search | None = None
         self._leases = Leases(path + ".workers")
@@ -104,10 +113,10 @@ class SqliteStore:
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
-        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. All
-        parameters but the first are there for tests: a clock, less durability, another layer
-        between SQLite and the disk, an impatient writer, no bell, another lease, searches that may
-        take less long, and somebody who sees when a directory is synced.
+        `NotOurStore`, `StoreNewer`, `StoreDamaged`, `StoreUnfinished` or `StoreReadOnly` if it
+        cannot be used. All parameters but the first are there for tests: a clock, less durability,
+        another layer between SQLite and the disk, an impatient writer, no bell, another lease,
+        searches that may take less long, and somebody who sees when a directory is synced.
         """
         real = os.path.realpath(path)  # noqa: ASYNC240 - a few microseconds.
         clock = SystemClock() if clock is None else clock
@@ -141,6 +150,7 @@ class SqliteStore:
         try:
             store._reader = Reader(open_reader(real, vfs=vfs))
             store._search = Search(lambda: open_reader(real, vfs=vfs), search_s)
+            store.moved_to = check_mark(store._read(lambda reader: reader.mark()), real)
         except BaseException:
             await store.close()
             raise
@@ -261,6 +271,7 @@ class SqliteStore:
             for worker, boot, until, runs in rows
         ]
         return [
+            *look_at_move(self.moved_to),
             *look_at_settings(settings),
             *look_at_file(self._path),
             await look_at_pages(self._path, self._vfs),
@@ -288,11 +299,7 @@ class SqliteStore:
         # cut off in may still be under way in a thread.
 
     def _proof(self, worker: str, boot: str | None, lease_until: int | None) -> Proof | None:
-        if boot is None or lease_until is None:
-            return "lease"
-        if boot != self._clock.boot_id() or self._leases.is_dead(worker):
-            return "dead"
-        return "lease" if lease_until <= self.tick() else None
+        return self._leases.proof(worker, boot, lease_until, self._clock)
 
     def _bury(self, pen: Pen) -> None:
         """Forget the workers that are dead and own nothing any more."""

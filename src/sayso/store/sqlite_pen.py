@@ -20,6 +20,7 @@ from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, K
 from sayso.store.clock import Clock
 from sayso.store.lease import this_host
 from sayso.store.sqlite_audit import AuditPen
+from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
 
@@ -340,7 +341,7 @@ def _free_sql(agents: int | None) -> str:
 def _refused(error: apsw.ConstraintError, write: Write) -> Exception:
     if "runs.project, runs.thread" in str(error):
         return ThreadBusy(f"the thread {write.thread!r} is busy with another run")
-    return StoreError(f"the write to {write.run!r} cannot be kept: {error}")
+    return not_kept(error, f"the write to {write.run!r} cannot be kept")
 
 
 def pack_digest(digest: str) -> str | bytes:

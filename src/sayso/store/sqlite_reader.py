@@ -25,6 +25,7 @@ from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import free_sql, unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
+from sayso.store.transfer import MARK, Mark, read_mark
 from sayso.store.words import has_words, is_of_ids
 
 _RUN = """
@@ -125,6 +126,9 @@ class Reader:
 
     def load(self, run_id: str) -> RunRow | None:
         return _first_run(self._all(_LOAD, (run_id,)))
+
+    def mark(self) -> Mark | None:
+        return read_mark(self._all(MARK, ()))
 
     def thread(self, project: str, thread: str) -> RunRow | None:
         return _first_run(self._all(_THREAD, (project, thread)))

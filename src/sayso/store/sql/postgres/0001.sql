@@ -13,6 +13,16 @@ create table store (
     id uuid not null default gen_random_uuid()
 );
 
+-- The one row of a store that was moved to another, or that another is moved into. `other` is its
+-- name, without any password; `token` is of this very move.
+create table mark (
+    one boolean primary key default true check (one),
+    state text not null check (state in ('moved', 'filling', 'undone')),
+    other text not null,
+    token text not null,
+    at bigint not null
+);
+
 create table runs (
     k bigint generated always as identity primary key,
     id name_text not null unique,

@@ -155,3 +155,10 @@ begin
     perform ring(sender, channel);
 end
 $$;
+
+-- What every write to a store that was moved comes to.
+create function refuse_moved() returns trigger language plpgsql as $$
+begin
+    raise exception '%', tg_argv[0] using errcode = 'SY008';
+end
+$$;
