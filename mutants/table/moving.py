@@ -1,10 +1,12 @@
-"""Moving a store: all of it, and never two of it."""
+"""Moving a store, and archiving what is in it: all of it, and never two of it."""
 
 from __future__ import annotations
 
 from mutants.mutant import Mutant
 
 _MOVE = "store/test_move.py::"
+_ARCHIVE = "store/test_archive.py::"
+_NOTHING = _ARCHIVE + "test_a_store_lets_nothing_go_that_is_not_in_the_file_as_it_is"
 
 MUTANTS = (
     Mutant(
@@ -40,7 +42,7 @@ MUTANTS = (
         file="store/transfer.py",
         old="    if moved_to:\n",
         new="    if False:\n",
-        test=_MOVE + "test_the_source_takes_no_writes_from_anybody[up]",
+        test=_MOVE + "test_there_is_no_work_in_a_store_that_says_it_was_moved",
     ),
     Mutant(
         name="a store that is half moved can be opened",
@@ -139,5 +141,131 @@ MUTANTS = (
         old="return all(self._keys.get(key_id) == key for key_id, key in other._keys.items())",
         new="return True",
         test="cli/test_move.py::test_the_keys_have_to_be_there_first",
+    ),
+    Mutant(
+        name="a file lets unfinished runs go",
+        file="store/sqlite_archive.py",
+        old="    and status in ('completed', 'failed', 'cancelled')\n",
+        new="",
+        test=_NOTHING + "[sqlite-suspended]",
+    ),
+    Mutant(
+        name="a database lets unfinished runs go",
+        file="store/sql/postgres/0003_rest.sql",
+        old="            and r.status in ('completed', 'failed', 'cancelled')\n",
+        new="",
+        test=_NOTHING + "[postgres-suspended]",
+    ),
+    Mutant(
+        name="a file lets a run go that its archive has otherwise",
+        file="store/sqlite_archive.py",
+        old="where id = ?1 and seq = ?2 and hash = ?3",
+        new="where id = ?1 and seq = ?2 and ?3 = ?3",
+        test=_NOTHING + "[sqlite-another hash]",
+    ),
+    Mutant(
+        name="a database lets a run go that its archive has otherwise",
+        file="store/sql/postgres/0003_rest.sql",
+        old="r.id = w.id and r.seq = w.seq and r.hash = w.hash",
+        new="r.id = w.id and r.seq = w.seq",
+        test=_NOTHING + "[postgres-another hash]",
+    ),
+    Mutant(
+        name="half a thread leaves a file",
+        file="store/sqlite_archive.py",
+        old="            and o.id not in (select value from json_each(?4)))",
+        new="            and o.id = '' and ?4 = '')",
+        test=_NOTHING + "[sqlite-part of a thread]",
+    ),
+    Mutant(
+        name="half a thread leaves a database",
+        file="store/sql/postgres/0003_rest.sql",
+        old="                    and not o.id = any (ids))",
+        new="                    and o.id = '')",
+        test=_NOTHING + "[postgres-part of a thread]",
+    ),
+    Mutant(
+        name="a run leaves a file with a notice on its way",
+        file="store/sqlite_archive.py",
+        old="    and not exists (select 1 from parcels p where p.run = r.k)\n",
+        new="",
+        test=_ARCHIVE + "test_a_run_with_a_notice_on_its_way_stays[sqlite]",
+    ),
+    Mutant(
+        name="a run leaves a database with a notice on its way",
+        file="store/sql/postgres/0003_rest.sql",
+        old="            and not exists (select 1 from parcels p where p.run = r.k)\n",
+        new="",
+        test=_ARCHIVE + "test_a_run_with_a_notice_on_its_way_stays[postgres]",
+    ),
+    Mutant(
+        name="the journal of a file can be cut",
+        file="store/sql/0009_leaving.sql",
+        old="    where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')\n",
+        new="    where true\n",
+        test=_ARCHIVE + "test_a_store_is_cut_in_no_other_way",
+    ),
+    Mutant(
+        name="the journal of a database can be cut",
+        file="store/sql/postgres/0001.sql",
+        old="        return old;\n    end if;\n    raise exception 'an entry",
+        new="        return old;\n    end if;\n    return old;\n    raise exception 'an entry",
+        test=_ARCHIVE + "test_a_store_is_cut_in_no_other_way",
+    ),
+    Mutant(
+        name="an archived run begins again",
+        file="store/sql/0009_leaving.sql",
+        old="when exists (select 1 from archived where id = new.id)\nor exists",
+        new="when exists",
+        test=_ARCHIVE + "test_an_archived_run_says_where_it_is_and_never_begins_again[sqlite]",
+    ),
+    Mutant(
+        name="a key of an archived run is forgotten",
+        file="store/sqlite_archive.py",
+        old="    insert into archived_keys (project, key, digest, run_id, seq)\n",
+        new="    insert or ignore into archived_keys (project, run_id, seq, digest, key)\n",
+        test=_ARCHIVE + "test_what_stays_is_as_it_was_and_goes_on[sqlite]",
+    ),
+    Mutant(
+        name="archived entries are under no seal",
+        file="store/sqlite_audit.py",
+        old="union all select position, hash from leaves where position > ?1 order",
+        new="order",
+        test=_ARCHIVE + "test_finished_runs_leave_and_both_still_verify[sqlite]",
+    ),
+    Mutant(
+        name="an archive is not read back",
+        file="store/archive_file.py",
+        old="        chain.verify(run.row.id, journal, seq=run.row.seq, head=run.row.hash)\n",
+        new="        pass\n",
+        test=_ARCHIVE + "test_an_archive_that_was_changed_is_found[a payload]",
+    ),
+    Mutant(
+        name="an archive that was cut off passes for whole",
+        file="store/archive_file.py",
+        old='    _refuse(path, "it was cut off")\n',
+        new="",
+        test=_ARCHIVE + "test_an_archive_that_was_changed_is_found[the end]",
+    ),
+    Mutant(
+        name="an archive that is gone is not missed",
+        file="store/archived.py",
+        old='        tell(f"{name} is missing, with {archive.runs:,} runs in it")\n',
+        new="",
+        test=_ARCHIVE + "test_an_archive_that_is_gone_is_missed[sqlite]",
+    ),
+    Mutant(
+        name="runs that an archive lacks are not missed",
+        file="store/archived.py",
+        old='        tell(f"{name} lacks {run_id!r}, which has left for it")',
+        new="        pass",
+        test=_ARCHIVE + "test_an_archive_that_was_changed_is_found[a run]",
+    ),
+    Mutant(
+        name="an archive is not held against the seals",
+        file="store/archived.py",
+        old="            if leaves == [",
+        new="            if leaves or leaves == [",
+        test=_ARCHIVE + "test_an_archive_that_was_changed_is_found[a position]",
     ),
 )

@@ -21,6 +21,7 @@
     |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
+    |   +-- RunArchived         the run has left the store for a file
     |   +-- IdentityTaken       the identity is somebody else's
     |   +-- TooManyCommands     the run has as many open commands as it may have
     |   +-- RunFinished         nothing can be done with a finished run
@@ -30,6 +31,7 @@
     |   +-- BudgetSpent         a yes to a run that has no turn left to go on with
     |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
     |   +-- CannotMove          a store that is worked on, or one that cannot take another one in
+    |   +-- BadArchive          a file of archived runs that was changed, is not whole or not there
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
@@ -181,6 +183,14 @@ class RunExists(Refused):
     """A run with this id exists already."""
 
 
+class RunArchived(Refused):
+    """The run has left the store for an archive."""
+
+    run_id: str
+    file: str
+    """The path of the archive."""
+
+
 class TooManyCommands(Refused):
     """The run has too many open commands: decide or wait for those first."""
 
@@ -217,6 +227,10 @@ class CannotMove(Refused):
 
     workers: tuple[str, ...] = ()
     """Who still works on it, if that is why."""
+
+
+class BadArchive(Refused):
+    """The archive is not as it was written."""
 
 
 class BadState(Refused):

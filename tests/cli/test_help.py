@@ -8,7 +8,7 @@ from tests.cli.conftest import finish
 COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
 COMMANDS += [("policy", "test"), ("policy", "explain"), ("doctor",)]
 COMMANDS += [("desk-key", "new"), ("desk-key", "show")]
-COMMANDS += [("doubt",), ("move",)]
+COMMANDS += [("doubt",), ("move",), ("archive",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -26,7 +26,7 @@ def test_help_lists_the_commands(run_cli):
 
     listed = shown.partition("Commands:\n")[2]
     found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
-    names = ["adopt", "audit", "demo", "desk-key", "doctor", "doubt", "export"]
+    names = ["adopt", "archive", "audit", "demo", "desk-key", "doctor", "doubt", "export"]
     names += ["move", "policy", "show"]
     assert found == names
 

@@ -20,6 +20,7 @@ from sayso.errors import (
 from sayso.store.audit import verify
 from sayso.store.base import RunQuery
 from sayso.store.keyring import new_key
+from sayso.store.memory import MemoryStore
 from sayso.store.move import move, undo
 from sayso.store.postgres import PostgresStore
 from sayso.store.postgres_transfer import PostgresTransfer
@@ -236,6 +237,17 @@ async def test_the_source_takes_no_writes_from_anybody(pair):
                 pass
         async with Sayso(store, work=False) as app:
             assert (await app.audit.verify()).ok
+
+
+async def test_there_is_no_work_in_a_store_that_says_it_was_moved():
+    class Gone(MemoryStore):
+        moved_to = "elsewhere"
+
+    with pytest.raises(StoreMoved, match="was moved to 'elsewhere'"):
+        async with Sayso(Gone()):
+            pass
+    async with Sayso(Gone(), work=False):
+        pass
 
 
 async def _name(place: Place) -> str:

@@ -24,6 +24,7 @@ INTERRUPTED = 130
 
 _COMMANDS = (
     "adopt",
+    "archive",
     "audit",
     "demo",
     "desk-key",
@@ -104,6 +105,7 @@ def main(ctx: click.Context) -> None:
       sayso doubt HOLD --db pay.db    print what is known of a call in doubt
       sayso audit verify pay.db       check that no journal was changed
       sayso audit export pay.db       write who decided what
+      sayso archive pay.db --before 90d --to old
       sayso export RUN --db pay.db    write a whole run as signed JSON
       sayso adopt FILE --db pay.db    take in a run from another store
       sayso move pay.db postgresql:// move a whole store into a database

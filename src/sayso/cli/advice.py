@@ -13,6 +13,7 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.StoreDamaged: "restore a backup, or move the file back to where it was",
     errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
     "you may write, and name the copy",
+    errors.RunArchived: "`sayso audit verify FILE` checks it, `zcat FILE` prints it",
     errors.StoreMoved: "`sayso move --undo` takes it back, until the other one was worked on",
     errors.StoreBusy: "try again in a moment",
     errors.StoreFull: "make room on the disk and try again",

@@ -39,7 +39,7 @@ from sayso.store.base import (
 from sayso.store.checkup import Finding, WorkerFact, look_at_clock, look_at_workers, look_for_keys
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
-from sayso.store.memory_audit import MemoryDoor, MemorySeals
+from sayso.store.memory_audit import MemoryArchives, MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
@@ -63,6 +63,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
         self.seals = MemorySeals(self._check, self._leaves)
         self.door = MemoryDoor(self._check, self.now)
+        self.archives = MemoryArchives(self._check)
 
     @property
     def name(self) -> str:

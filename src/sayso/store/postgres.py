@@ -42,6 +42,7 @@ from sayso.store.checkup import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
 from sayso.store.postgres_address import read_address
+from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
@@ -100,7 +101,8 @@ class PostgresStore:
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
         self._ear = Ear(link, self._caller[0], self._clocks, self._moved)
         self._writer = Writer(link, self._caller[0], self._given, self._appended)
-        self._reader = Reader(link)
+        self.archives = PostgresArchives(self._submit, self._read, self._given)
+        self._reader = Reader(link, self.archives)
         self.shelf = PostgresShelf(self._submit, self._read)
         self.outbox = PostgresOutbox(
             self._submit, self._read, self._given, self._caller, lambda: self._moved([])

@@ -22,6 +22,7 @@ from sayso.store.postgres_address import read_address
 from sayso.store.postgres_error import translate, unreachable
 from sayso.store.postgres_link import PATIENCE_S, Conn, Link
 from sayso.store.postgres_migrate import is_there, migrate, released
+from sayso.store.postgres_ports import LEAVES
 from sayso.store.postgres_proof import Proofs
 from sayso.store.seal import Leaf
 from sayso.store.transfer import (
@@ -42,15 +43,32 @@ on conflict (one) do update set state = excluded.state, other = excluded.other,
     token = excluded.token, at = excluded.at
 """
 _WORKERS = "select id, boot, lease_until <= tick_ms(null) from workers order by id"
-_LEAVES = "select position, hash from journal where position > %s order by position limit %s"
 _LAST_REV = "select case when is_called then last_value else 0 end from revs"
 _SET_REV = "select setval('revs', %s)"
 _SET_KEY = """
 select setval(pg_get_serial_sequence('{0}', 'k'), max(k)) from {0} having max(k) is not null
 """
+_SET_END = """
+update ends set position = greatest(position, (select coalesce(max(position), 0) from journal))
+"""
 _COUNTED = ("audiences", "runs", "parcels")
 _BYTES = {"hash", "last", "state", "salt", "payload", "decision", "votes", "data", "words", "error"}
-_TEXT = {"project", "agent", "thread", "status", "owner", "call", "kind", "tool", "digest", "key"}
+_TEXT = {
+    "project",
+    "agent",
+    "thread",
+    "status",
+    "owner",
+    "call",
+    "kind",
+    "tool",
+    "digest",
+    "key",
+} | {
+    "file",
+    "sha256",
+    "run_id",
+}
 _WHO, _WORDS = HOLDS.columns.index("who"), HOLDS.columns.index("words")
 _SHUT = ", ".join([*(one.name for one in TABLES), "workers"])
 
@@ -106,7 +124,7 @@ class PostgresTransfer:
             text = moved_text(self.name, mark.other).replace("'", "''")
             for name in _SHUT.split(", "):
                 await self._all(
-                    f"create or replace trigger shut before insert or update or delete or truncate "
+                    f"create or replace trigger shut before insert or update or delete "
                     f"on {name} for each statement execute function refuse_moved('{text}')"
                 )
 
@@ -152,7 +170,7 @@ class PostgresTransfer:
                     await copy.write_row(row)
 
     async def leaves(self, after: int, limit: int) -> list[Leaf]:
-        return [Leaf(*row) for row in await self._all(_LEAVES, (after, limit))]
+        return [Leaf(*row) for row in await self._all(LEAVES, {"after": after, "limit": limit})]
 
     async def last_rev(self) -> int:
         return (await self._all(_LAST_REV))[0][0]
@@ -163,6 +181,8 @@ class PostgresTransfer:
                 await self._all(_SET_REV, (rev,))
             for name in _COUNTED:
                 await self._all(_SET_KEY.format(name))
+            if (await self._all("select to_regclass('ends') is not null"))[0][0]:
+                await self._all(_SET_END)
 
     async def close(self) -> None:
         await self._conn.close()

@@ -36,6 +36,7 @@ from sayso.store.checkup import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.sqlite_archive import SqliteArchives
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_checkup import look_at_file, look_at_pages, look_at_settings
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
@@ -96,6 +97,7 @@ class SqliteStore:
         self.outbox = SqliteOutbox(self._submit, self._read, self.now)
         self.seals = SqliteSeals(self._submit, self._read)
         self.door = SqliteDoor(self._submit, self._read)
+        self.archives = SqliteArchives(self._submit, self._read)
 
     @classmethod
     async def open(

@@ -19,6 +19,7 @@ from sayso.store.admit import check_conditions, check_guard, check_item, make_en
 from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, KeyRow, Write
 from sayso.store.clock import Clock
 from sayso.store.lease import this_host
+from sayso.store.sqlite_archive import ArchivePen
 from sayso.store.sqlite_audit import AuditPen
 from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_outbox import OutboxPen
@@ -43,7 +44,8 @@ _CONTENT = "select salt, payload from journal where run = ? and seq = ?"
 _REDACT = "update journal set salt = null, payload = ? where run = ? and seq = ?"
 _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
-where k.project = ? and k.key = ?
+where k.project = ?1 and k.key = ?2
+union all select digest, run_id, seq from archived_keys where project = ?1 and key = ?2
 """
 _NEW_KEY = "insert into keys (project, key, digest, run, seq) values (?, ?, ?, ?, ?)"
 _HOLD = "select status, who, opened, words from holds where run = ? and n = ?"
@@ -104,6 +106,7 @@ class Pen:
         self.shelf = ShelfPen(conn)
         self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
         self.audit = AuditPen(conn, clock)
+        self.archive = ArchivePen(conn, clock)
         self.position = 0
         """The last position written, or seen at the last look."""
 
@@ -235,6 +238,7 @@ class Pen:
             values += [value for is_changed, value in maybe if is_changed]
             self._conn.execute(_update_run(*changed), (*values, head.k))
         except apsw.ConstraintError as error:
+            self.archive.check(write.run, write.project, write.thread)
             raise _refused(error, write) from None
         return head.k
 

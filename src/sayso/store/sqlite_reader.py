@@ -20,6 +20,7 @@ from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.sqlite_archive import ArchiveReader
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
@@ -46,7 +47,8 @@ where j.position > ? order by j.position limit ?
 """
 _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
-where k.project = ? and k.key = ?
+where k.project = ?1 and k.key = ?2
+union all select digest, run_id, seq from archived_keys where project = ?1 and key = ?2
 """
 _DUE = "select id from runs where due_at <= ? order by due_at, k limit ? offset ?"
 _OWNED = """
@@ -120,21 +122,26 @@ class Reader:
         self.shelf = ShelfReader(conn)
         self.outbox = OutboxReader(conn)
         self.audit = AuditReader(conn)
+        self.archive = ArchiveReader(conn)
 
     def close(self) -> None:
         close(self._conn)
 
     def load(self, run_id: str) -> RunRow | None:
-        return _first_run(self._all(_LOAD, (run_id,)))
+        found = self._all(_LOAD, (run_id,))
+        return run_of(found[0]) if found else self.archive.check_run(run_id)
 
     def mark(self) -> Mark | None:
         return read_mark(self._all(MARK, ()))
 
     def thread(self, project: str, thread: str) -> RunRow | None:
-        return _first_run(self._all(_THREAD, (project, thread)))
+        found = self._all(_THREAD, (project, thread))
+        return run_of(found[0]) if found else self.archive.check_thread(project, thread)
 
     def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = self._all(_JOURNAL, (run_id, after, page_size(limit)))
+        if not found and not after:
+            self.archive.check_run(run_id)
         return [entry_of(run_id, row) for row in found]
 
     def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
@@ -194,7 +201,7 @@ class Reader:
 
     def hold(self, run_id: str, n: int) -> HoldFound | None:
         found = self._all(_ONE_HOLD, (run_id, n))
-        return _hold(found[0]) if found else None
+        return _hold(found[0]) if found else self.archive.check_run(run_id)
 
     def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)
@@ -278,10 +285,6 @@ def _waiting_sql(audiences: int, match: str) -> str:
     picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
     return _HOLD.format(source=source)
-
-
-def _first_run(found: list[Found]) -> RunRow | None:
-    return run_of(found[0]) if found else None
 
 
 def _hold(row: Found) -> HoldFound:

@@ -70,6 +70,10 @@ TABLES = (
     _table("parcels", "k project id kind run due_at free_at taken tries error data", "k"),
     SEALS,
     DOOR,
+    _table("archives", "n file sha256 runs entries at", "n"),
+    _table("archived", "id project thread seq hash archive", "id"),
+    _table("archived_keys", "project key digest run_id seq", "project key"),
+    _table("leaves", "position hash", "position"),
 )
 """Every table that is carried, after those that it refers to."""
 
