@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 _MOVE = "store/test_move.py::"
 _ARCHIVE = "store/test_archive.py::"
+_STAYS = _ARCHIVE + "test_an_entry_stays_whatever_is_said_of_an_archive"
 _NOTHING = _ARCHIVE + "test_a_store_lets_nothing_go_that_is_not_in_the_file_as_it_is"
 
 MUTANTS = (
@@ -147,14 +148,14 @@ MUTANTS = (
         file="store/sqlite_archive.py",
         old="    and status in ('completed', 'failed', 'cancelled')\n",
         new="",
-        test=_NOTHING + "[sqlite-suspended]",
+        test=_NOTHING + "[sqlite-running]",
     ),
     Mutant(
         name="a database lets unfinished runs go",
         file="store/sql/postgres/0003_rest.sql",
         old="            and r.status in ('completed', 'failed', 'cancelled')\n",
         new="",
-        test=_NOTHING + "[postgres-suspended]",
+        test=_NOTHING + "[postgres-running]",
     ),
     Mutant(
         name="a file lets a run go that its archive has otherwise",
@@ -201,9 +202,23 @@ MUTANTS = (
     Mutant(
         name="the journal of a file can be cut",
         file="store/sql/0009_leaving.sql",
-        old="    where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')\n",
-        new="    where true\n",
+        old="    select raise(abort, 'an entry of the journal cannot be deleted');\n",
+        new="    select 1;\n",
         test=_ARCHIVE + "test_a_store_is_cut_in_no_other_way",
+    ),
+    Mutant(
+        name="the journal of a run that is not finished can be cut in a file",
+        file="store/sql/0009_leaving.sql",
+        old="    where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')\n",
+        new="    where r.k = old.run\n",
+        test=_STAYS + "[sqlite-running]",
+    ),
+    Mutant(
+        name="the journal of a file can be cut under a seal",
+        file="store/sql/0009_leaving.sql",
+        old="(select 1 from leaves where position = old.position and hash = old.hash)\n",
+        new="(select 1)\n",
+        test=_STAYS + "[sqlite-without a leaf]",
     ),
     Mutant(
         name="the journal of a database can be cut",
@@ -211,6 +226,20 @@ MUTANTS = (
         old="        return old;\n    end if;\n    raise exception 'an entry",
         new="        return old;\n    end if;\n    return old;\n    raise exception 'an entry",
         test=_ARCHIVE + "test_a_store_is_cut_in_no_other_way",
+    ),
+    Mutant(
+        name="the journal of a run that is not finished can be cut in a database",
+        file="store/sql/postgres/0001.sql",
+        old="        where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')\n",
+        new="        where r.k = old.run\n",
+        test=_STAYS + "[postgres-running]",
+    ),
+    Mutant(
+        name="the journal of a database can be cut under a seal",
+        file="store/sql/postgres/0001.sql",
+        old="(select 1 from leaves where position = old.position and hash = old.hash) then",
+        new="(select 1) then",
+        test=_STAYS + "[postgres-without a leaf]",
     ),
     Mutant(
         name="an archived run begins again",

@@ -54,7 +54,7 @@ drop trigger the_journal_is_never_cut;
 
 -- An entry goes only with the whole of a finished run that an archive has as it is, and only once
 -- seals can do without it. The last one stays: positions go on after it.
-create trigger the_journal_is_only_archived before delete on journal
+create trigger the_journal_is_never_cut before delete on journal
 when not exists (
     select 1 from runs r join archived a on a.id = r.id and a.seq = r.seq and a.hash = r.hash
     where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')

@@ -77,7 +77,8 @@ $$;
 
 -- An entry goes only with the whole of a finished run that an archive has as it is, and only once
 -- seals can do without it.
-create function refuse_cut() returns trigger language plpgsql as $$
+create function refuse_cut() returns trigger language plpgsql
+set search_path from current as $$
 begin
     if exists (
         select 1 from runs r join archived a on a.id = r.id and a.seq = r.seq and a.hash = r.hash
@@ -90,7 +91,7 @@ begin
 end
 $$;
 
-create trigger the_journal_is_only_archived before delete on journal
+create trigger the_journal_is_never_cut before delete on journal
     for each row execute function refuse_cut();
 
 create trigger the_journal_is_never_emptied before truncate on journal
