@@ -25,6 +25,27 @@ MUTANTS = (
         test=_MOVE + "test_who_is_silent_may_come_back",
     ),
     Mutant(
+        name="a store is moved while a call of a silent worker may be under way",
+        file="store/transfer.py",
+        old="        if owner in silent and (over is None or over > tick):",
+        new="        if owner in silent and over is None:",
+        test=_MOVE + "test_who_is_silent_has_all_the_time_that_a_call_could_take[sqlite]",
+    ),
+    Mutant(
+        name="a run of a dead worker waits in a file for a clock that was never its own",
+        file="store/sqlite_transfer.py",
+        old="            self._all(_BURY)\n",
+        new="",
+        test=_MOVE + "test_a_run_of_a_dead_worker_is_free_to_be_taken_over_in_a_file",
+    ),
+    Mutant(
+        name="a run of a dead worker waits in a database for a clock that was never its own",
+        file="store/postgres_transfer.py",
+        old="            await self._all(_SET_TICK, (tick,))\n",
+        new="",
+        test=_MOVE + "test_the_lease_clock_goes_on_where_calls_were_begun",
+    ),
+    Mutant(
         name="a file that was moved still takes writes",
         file="store/sqlite_transfer.py",
         old="            for name, op in _SHUT:\n                self._all(\n",
@@ -240,6 +261,20 @@ MUTANTS = (
         old="(select 1 from leaves where position = old.position and hash = old.hash) then",
         new="(select 1) then",
         test=_STAYS + "[postgres-without a leaf]",
+    ),
+    Mutant(
+        name="a run that another began leaves before its root",
+        file="engine/archive.py",
+        old="    return root is not None and await _is_old(parts, root, before)\n",
+        new="    return True\n",
+        test=_ARCHIVE + "test_a_run_that_another_began_leaves_with_its_root_and_not_before",
+    ),
+    Mutant(
+        name="runs leave that were finished too lately",
+        file="engine/archive.py",
+        old="    return bool(last) and last[0].at < before\n",
+        new="    return bool(last)\n",
+        test=_ARCHIVE + "test_runs_that_were_finished_lately_stay",
     ),
     Mutant(
         name="an archived run begins again",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,10 @@ def agents(paid: Path) -> list[Agent]:
         """Pay somebody."""
         with paid.open("a") as file:
             file.write(f"{recipient} {amount}\n")
+        if recipient == "death":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if recipient == "sleep":
+            time.sleep(amount)
         if recipient == "nobody":
             raise ConnectionResetError("the bank has hung up")
         return f"paid {recipient}"
@@ -52,22 +59,24 @@ def agents(paid: Path) -> list[Agent]:
         return f"in with {len(password.reveal())} characters"
 
     def answer(messages: list[Any]) -> Any:
+        asked = next(one.text for one in reversed(messages) if isinstance(one, UserMessage)).split()
         if not isinstance(messages[-1], UserMessage):
+            if asked[0] == "spawn-and-pay" and messages[-1].tool == "spawn":
+                return call("pay", {"amount": 8, "recipient": "parent"})
             return say("Done.")
-        asked = messages[-1].text.split()
         match asked[0]:
             case "pay":
                 return call("pay", {"amount": int(asked[2]), "recipient": asked[1]})
             case "secret":
                 return call("log_in", {"password": "hunter2"})
-            case "spawn":
+            case "spawn" | "spawn-and-pay":
                 return call("spawn", {"agent": "teller", "input": "pay child 7"})
             case _:
                 return say("Hello.")
 
     model = ScriptedModel(answer)
     teller = Agent("teller", model=model, tools=[pay, log_in])
-    return [teller, Agent("boss", model=model, tools=[spawn(teller)])]
+    return [teller, Agent("boss", model=model, tools=[spawn(teller), pay])]
 
 
 _LARGE = 1000

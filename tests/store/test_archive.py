@@ -168,6 +168,16 @@ async def test_a_second_time_takes_what_is_new_and_the_last_entry_stays(kept, tm
         assert (await store.append(write("run_new"))).position == last.position + 1
 
 
+async def test_runs_that_were_finished_lately_stay(file, tmp_path):
+    async with file.opened() as store, Sayso(store, work=False) as app:
+        done = await app.audit.archive("1h", tmp_path, by="mira")
+        other = await app.audit.archive("1ms", tmp_path, by="mira", project="other")
+
+    assert (done.runs, done.looked_at) == (0, 4)
+    assert (other.runs, other.looked_at) == (0, 0)
+    assert not list(tmp_path.glob("sayso-*"))
+
+
 async def test_a_thread_with_a_run_that_stays_does_not_leave(kept, tmp_path):
     async with kept.opened() as store, opened(store, tmp_path / "paid") as app:
         run = await app.start("teller", "pay third 10", by="mira", thread="talk")
@@ -181,6 +191,33 @@ async def test_a_thread_with_a_run_that_stays_does_not_leave(kept, tmp_path):
         assert latest is not None
         assert latest.id == run.id
         assert len([row for row in (await everything(store))["runs"] if row.thread == "talk"]) == 3
+
+
+async def test_a_run_that_another_began_leaves_with_its_root_and_not_before(file, tmp_path):
+    async with file.opened() as store, opened(store, tmp_path / "paid") as app:
+        run = await app.start("boss", "spawn-and-pay", by="mira")
+        child = (await run.wait(held=True, timeout=PATIENCE_S)).holds[0]
+        await app.decide(child, approve(), by="mira")
+        ended = await app.run(child.run_id).wait(final=True, timeout=PATIENCE_S)
+        assert ended.status == "completed"
+        own = (await run.wait(held=True, timeout=PATIENCE_S)).holds[0]
+        assert own.run_id == run.id
+        done = await app.audit.archive("1ms", tmp_path, by="mira")
+        assert done.runs == 4
+        assert (await app.run(child.run_id).view()).status == "completed"
+
+        await app.decide(own, approve(), by="mira")
+        await run.wait(final=True, timeout=PATIENCE_S)
+        later = await app.start("teller", "hello", by="mira")
+        await later.wait(final=True, timeout=PATIENCE_S)
+        done = await app.audit.archive("1ms", tmp_path, by="mira")
+
+        assert (done.runs, done.left) == (2, [later.id])
+        for run_id in (run.id, child.run_id):
+            with pytest.raises(RunArchived):
+                await app.run(run_id).view()
+        report = await app.audit.verify()
+        assert report.ok, report.faults
 
 
 async def whole(store):

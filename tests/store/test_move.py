@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -305,6 +306,74 @@ async def test_a_run_of_a_dead_worker_is_carried_as_it_is_and_taken_over_there(
         assert row.owner == "worker-1"
         assert await store.claim("worker-2", limit=10) == []
         assert [(one.run_id, one.proof) for one in await store.lost()] == [("run_owned", "lease")]
+
+
+async def test_a_run_of_a_dead_worker_is_free_to_be_taken_over_in_a_file(place, full):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+    async with source.opened() as store:
+        await store.append(write("run_owned", owner="worker-gone"))
+
+    await carry(source, target)
+
+    async with target.opened() as store:
+        assert [(one.run_id, one.proof) for one in await store.lost()] == [("run_owned", "dead")]
+
+
+async def test_the_lease_clock_goes_on_where_calls_were_begun(place):
+    target = place("postgres")
+    async with target.transfer() as there:
+        await there.go_on_after(0, 10**12)
+
+    async with target.opened() as store:
+        assert store.tick() >= 10**12
+
+
+async def begin_payment(app: Sayso, text: str):
+    run = await app.start("teller", text, by="mira")
+    hold = (await run.wait(held=True, timeout=PATIENCE_S)).holds[0]
+    await app.decide(hold, approve(), by="mira")
+    return run
+
+
+def test_a_call_that_was_under_way_is_in_doubt_there_and_not_made_again(pair, tmp_path):
+    source, target = pair
+    paid = tmp_path / "paid"
+
+    async def die() -> None:
+        async with source.opened() as store, opened(store, paid) as app:
+            await (await begin_payment(app, "pay death 9")).wait(final=True)
+
+    assert os.WTERMSIG(forked(die)) == signal.SIGKILL
+    if source.cluster is not None:
+        # Nobody but the machine it was on can tell that it is dead.
+        source.execute("update workers set lease_until = 0; update pulse set tick = 10 ^ 7")
+    asyncio.run(carry(source, target, even_if_silent=source.cluster is not None))
+
+    async def look_there() -> str:
+        async with target.opened() as store, opened(store, paid) as app:
+            (row,) = [one for one in await store.runs(RunQuery(status="running")) if one.owner]
+            view = await app.run(row.id).wait(held=True, timeout=PATIENCE_S)
+            return view.holds[0].kind
+
+    assert asyncio.run(look_there()) == "in_doubt"
+    assert paid.read_text() == "death 9\n"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_who_is_silent_has_all_the_time_that_a_call_could_take(place, full, tmp_path, kind):
+    source, target = place(kind), place("sqlite")
+    await fill(source, full)
+    async with source.opened() as store, opened(store, tmp_path / "paid") as app:
+        run = await begin_payment(app, "pay sleep 2")
+        while not (tmp_path / "paid").exists():
+            await asyncio.sleep(0.01)
+        source.execute("update workers set lease_until = 0")
+
+        with pytest.raises(CannotMove, match=r"may be under way for .* ms more"):
+            await carry(source, target, even_if_silent=True)
+
+        assert (await run.wait(final=True, timeout=PATIENCE_S)).status == "completed"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

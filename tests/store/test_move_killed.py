@@ -114,6 +114,7 @@ def test_a_move_goes_on_wherever_it_was_killed(make, kind):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_move_goes_on_wherever_it_was_killed_twice(make, kind):
     before = asyncio.run(look(make()[0]))

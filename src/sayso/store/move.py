@@ -19,7 +19,7 @@ import msgspec
 
 from sayso.errors import CannotMove
 from sayso.store.compare import compare, pages
-from sayso.store.transfer import TABLES, Mark, Table, Transfer
+from sayso.store.transfer import TABLES, Mark, Table, Transfer, over_at
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,8 @@ async def move(
     await _begin(source, target, even_if_silent=even_if_silent)
     for table in TABLES:
         await _carry(source, target, table, progress)
-    await target.go_on_after(await source.last_rev())
+    ticks = [over_at(state) or 0 for _, state in await source.owned()]
+    await target.go_on_after(await source.last_rev(), max(ticks, default=0))
     found = await compare(source, target, key_ids, _tell(progress))
     await target.reopen()
     rows = {name: sums.rows for name, sums in found.items()}

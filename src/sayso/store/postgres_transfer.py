@@ -43,6 +43,8 @@ on conflict (one) do update set state = excluded.state, other = excluded.other,
     token = excluded.token, at = excluded.at
 """
 _WORKERS = "select id, boot, lease_until <= tick_ms(null) from workers order by id"
+_OWNED = "select owner, state from runs where status = 'running' and owner > ''"
+_SET_TICK = "update pulse set tick = greatest(tick, %s)"
 _LAST_REV = "select case when is_called then last_value else 0 end from revs"
 _SET_REV = "select setval('revs', %s)"
 _SET_KEY = """
@@ -105,7 +107,9 @@ class PostgresTransfer:
         return read_mark(await self._all(MARK))
 
     async def check_rest(self, *, even_if_silent: bool = False) -> None:
-        check_rest(await self._workers(), self.name, even_if_silent=even_if_silent)
+        ((tick,),) = await self._all("select tick_ms(null)")
+        owned = await self.owned()
+        check_rest(await self._workers(), owned, tick, self.name, even_if_silent=even_if_silent)
 
     async def begin(self, mark: Mark) -> None:
         async with self._transaction():
@@ -175,10 +179,14 @@ class PostgresTransfer:
     async def last_rev(self) -> int:
         return (await self._all(_LAST_REV))[0][0]
 
-    async def go_on_after(self, rev: int) -> None:
+    async def owned(self) -> list[tuple[str, bytes]]:
+        return [(row[0], row[1]) for row in await self._all(_OWNED)]
+
+    async def go_on_after(self, rev: int, tick: int) -> None:
         async with self._transaction():
             if rev > await self.last_rev():
                 await self._all(_SET_REV, (rev,))
+            await self._all(_SET_TICK, (tick,))
             for name in _COUNTED:
                 await self._all(_SET_KEY.format(name))
             if (await self._all("select to_regclass('ends') is not null"))[0][0]:

@@ -41,6 +41,12 @@ BUSY_S = 10.0
 _PUT_MARK = "insert or replace into mark (one, state, other, token, at) values (1, ?, ?, ?, ?)"
 _NO_MARK = "delete from mark"
 _WORKERS = "select id, boot, lease_until from workers order by id"
+_OWNED = "select owner, state from runs where status = 'running' and owner > ''"
+# Of another start of the machine than any: they are dead.
+_BURY = """
+insert or ignore into workers (id, boot, lease_until)
+select distinct owner, 'moved', 0 from runs where status = 'running' and owner > ''
+"""
 _LAST_REV = "select coalesce(max(rev), 0) from shelf where project = '' and kind = '' and id = ''"
 _PUT_REV = """
 insert into shelf (project, kind, id, rev, data) values ('', '', '', ?, x'')
@@ -81,7 +87,9 @@ class SqliteTransfer:
         return read_mark(self._all(MARK))
 
     async def check_rest(self, *, even_if_silent: bool = False) -> None:
-        check_rest(self._workers(), self.name, even_if_silent=even_if_silent)
+        owned = cast("list[tuple[str, bytes]]", self._all(_OWNED))
+        tick = self._clock.tick()
+        check_rest(self._workers(), owned, tick, self.name, even_if_silent=even_if_silent)
 
     async def begin(self, mark: Mark) -> None:
         with self._transaction():
@@ -137,11 +145,16 @@ class SqliteTransfer:
     async def last_rev(self) -> int:
         return self._all(_LAST_REV)[0][0]
 
-    async def go_on_after(self, rev: int) -> None:
+    async def owned(self) -> list[tuple[str, bytes]]:
+        return cast("list[tuple[str, bytes]]", self._all(_OWNED))
+
+    async def go_on_after(self, rev: int, tick: int) -> None:
+        del tick  # The clock is the machine's, and cannot be put on.
         # Everything else goes on after the largest that is there.
         with self._transaction():
             if rev > self._all(_LAST_REV)[0][0]:
                 self._all(_PUT_REV, (rev,))
+            self._all(_BURY)
 
     async def close(self) -> None:
         self._leases.close()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from sayso.errors import CannotMove, StoreMoved, StoreUnfinished
+from sayso.domain import codec
+from sayso.domain.call import CallState
+from sayso.errors import CannotMove, NotUnderstood, StoreMoved, StoreUnfinished
 
 if TYPE_CHECKING:
     from sayso.store.checkup import WorkerFact
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[Any, ...]
 """The values of a table's columns: whole numbers, text, bytes or None."""
 NAMES_MAX = 5
+GRACE_MS = 60_000
+"""How long a call may go on after its time is over."""
 MOVED = "open that one; what is here can only be read"
 """How a store that was moved says so."""
 
@@ -162,8 +166,16 @@ class Transfer(Protocol):
         """Give the last number that was given to an item or a taking."""
         ...
 
-    async def go_on_after(self, rev: int) -> None:
-        """Have everything that is counted go on after what is there, and revs after this one."""
+    async def owned(self) -> list[tuple[str, bytes]]:
+        """Read the owner and the state of every run that is running and has one."""
+        ...
+
+    async def go_on_after(self, rev: int, tick: int) -> None:
+        """Have everything that is counted go on after what is there, and revs after this one.
+
+        Runs that have an owner are taken over here soon, and not when a lease clock that was never
+        this store's has come to where it was: it goes on after `tick`, or their owners are dead.
+        """
         ...
 
     async def close(self) -> None:
@@ -201,8 +213,18 @@ def check_work(name: str, moved_to: str) -> None:
         raise StoreMoved(moved_text(name, moved_to))
 
 
-def check_rest(workers: Sequence[WorkerFact], name: str, *, even_if_silent: bool) -> None:
-    """Raise `CannotMove` if somebody works on a store, or may."""
+def check_rest(
+    workers: Sequence[WorkerFact],
+    owned: Sequence[tuple[str, bytes]],
+    tick: int,
+    name: str,
+    *,
+    even_if_silent: bool,
+) -> None:
+    """Raise `CannotMove` if somebody works on a store, or may. Whoever is silent has to have had
+    all the time that their calls could take: where the runs are taken over, nobody knows when that
+    began.
+    """
     alive = [one.id for one in workers if one.state == "alive"]
     silent = [one.id for one in workers if one.state == "silent"]
     busy, how = (alive, "at work") if alive else (silent, "silent, and may come back")
@@ -214,3 +236,22 @@ def check_rest(workers: Sequence[WorkerFact], name: str, *, even_if_silent: bool
         raise CannotMove(
             f"{name!r} has workers that are {how}: {shown}; {what}", workers=tuple(busy)
         )
+    for owner, state in owned:
+        over = over_at(state)
+        if owner in silent and (over is None or over > tick):
+            left = "" if over is None else f" for {over - tick:,} ms more: wait that long"
+            raise CannotMove(
+                f"{owner} is silent, and a call of it may be under way{left}", workers=(owner,)
+            )
+
+
+def over_at(state: bytes) -> int | None:
+    """Say when the calls that are under way in a run will have had all their time, by the lease
+    clock of the store that it is in: 0 if none is, None if this version cannot tell.
+    """
+    try:
+        run = codec.decode_run(state)
+    except NotUnderstood:
+        return None
+    ends = [one.tick + one.timeout_ms + GRACE_MS for one in run.calls(CallState.STARTED)]
+    return max(ends, default=0)
