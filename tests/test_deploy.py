@@ -19,7 +19,7 @@ KNOWN = {"FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "STOPSIGNAL", "HEALTHC
     "ENTRYPOINT",
     "CMD",
 }
-COMMANDS = {*_COMMANDS, }
+COMMANDS = {*_COMMANDS}
 
 
 def instructions() -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         name="runs of the dead are never rescued",
-        file="store/sqlite.py",
+        file="store/lease.py",
         old='            return "dead"\n',
         new="            return None\n",
         test="store/test_process.py::test_a_killed_worker_is_dead_at_once",

@@ -127,8 +127,8 @@ MUTANTS = (
     Mutant(
         name="a seal is over what entries say",
         file="store/sqlite_audit.py",
-        old="select position, hash from",
-        new="select position, payload from",
+        old="select position, hash from journal",
+        new="select position, payload from journal",
         test="store/test_contract.py::TestSqlite::"
         "test_leaves_are_the_hashes_of_all_entries_in_commit_order",
     ),

@@ -21,6 +21,7 @@
     |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
+    |   +-- RunArchived         the run has left the store for a file
     |   +-- IdentityTaken       the identity is somebody else's
     |   +-- TooManyCommands     the run has as many open commands as it may have
     |   +-- RunFinished         nothing can be done with a finished run
@@ -29,6 +30,8 @@
     |   +-- CannotUndo          the decision is effective, or there is none
     |   +-- BudgetSpent         a yes to a run that has no turn left to go on with
     |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
+    |   +-- CannotMove          a store that is worked on, or one that cannot take another one in
+    |   +-- BadArchive          a file of archived runs that was changed, is not whole or not there
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
@@ -46,6 +49,8 @@
     |   +-- StoreReadOnly
     |   |   +-- NotKeeper       this role of the database may only add to the journal
     |   +-- StoreClosed
+    |   +-- StoreMoved          all of it was moved to another store; it can only be read
+    |   +-- StoreUnfinished     a move into it is not finished
     |   +-- StoreForked         the store was opened before a fork
     |   +-- StoreDamaged        not readable as what it claims to be
     |   +-- NotOurStore         a file of another program
@@ -178,6 +183,14 @@ class RunExists(Refused):
     """A run with this id exists already."""
 
 
+class RunArchived(Refused):
+    """The run has left the store for an archive."""
+
+    run_id: str
+    file: str
+    """The path of the archive."""
+
+
 class TooManyCommands(Refused):
     """The run has too many open commands: decide or wait for those first."""
 
@@ -207,6 +220,17 @@ class BadExport(Refused):
 
     reason: Literal["format", "version", "signature", "size", "chain", "part"]
     """Which check it did not pass; `part`: it is not a whole run."""
+
+
+class CannotMove(Refused):
+    """The store cannot be moved like this."""
+
+    workers: tuple[str, ...] = ()
+    """Who still works on it, if that is why."""
+
+
+class BadArchive(Refused):
+    """The archive is not as it was written."""
 
 
 class BadState(Refused):
@@ -288,6 +312,14 @@ class NotKeeper(StoreReadOnly):
 
 class StoreClosed(StoreError):
     """The store is closed."""
+
+
+class StoreMoved(StoreError):
+    """The store was moved to another one; what is here can only be read."""
+
+
+class StoreUnfinished(StoreError):
+    """The store is being filled by a move that is not finished."""
 
 
 class StoreForked(StoreError):

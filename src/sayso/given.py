@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sayso.engine.signing import DeskKey, Trust
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
+    from sayso.store.transfer import Transfer
 
+_POSTGRES = ("postgresql://", "postgres://")
+_SQLITE = "sqlite:///"
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
@@ -101,6 +104,27 @@ def read_where(text: str) -> tuple[str, str]:
         )
     path = text.removeprefix("sqlite:///")
     return path, path
+
+
+async def open_transfer(where: str, *, make: bool) -> Transfer:
+    """Open the store that a path or an address names, as a whole that can be moved; it is made if
+    there is none, unless `make` is False.
+    """
+    if where == "memory:":
+        raise BadSetup("what is in memory is of one process, and cannot be moved")
+    text, _ = read_where(where)
+    if is_shared(text):
+        try:
+            from sayso.store.postgres_transfer import PostgresTransfer
+        except ImportError as error:
+            raise _lacks(error) from None
+        return await PostgresTransfer.open(text, make=make)
+    from sayso.store.sqlite_transfer import SqliteTransfer
+
+    path = Path(text)
+    if not make and (not path.is_file() or path.stat().st_size == 0):  # noqa: ASYNC240
+        raise NotOurStore(f"there is no store in {str(path)!r}")
+    return SqliteTransfer.open(path)
 
 
 async def open_store(

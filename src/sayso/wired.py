@@ -51,6 +51,7 @@ from sayso.given import (
 )
 from sayso.store.base import Store
 from sayso.store.clock import Clock
+from sayso.store.transfer import check_work
 
 if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
@@ -141,6 +142,8 @@ class Wired:
                 driver.check_model()
         store = await open_store(self._where, self._clock, make=self._make)
         try:
+            if self._work:
+                check_work(store.name, store.moved_to)
             await self._wire(store)
         except BaseException:
             if self._owns_store:

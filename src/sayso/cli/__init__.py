@@ -24,6 +24,7 @@ INTERRUPTED = 130
 
 _COMMANDS = (
     "adopt",
+    "archive",
     "audit",
     "demo",
     "desk-key",
@@ -31,6 +32,7 @@ _COMMANDS = (
     "doubt",
     "export",
     "migrate",
+    "move",
     "policy",
     "restored",
     "show",
@@ -108,6 +110,8 @@ def main(ctx: click.Context) -> None:
       sayso audit export pay.db       write who decided what
       sayso export RUN --store pay.db write a whole run as signed JSON
       sayso adopt FILE --store pay.db take in a run from another store
+      sayso move pay.db postgresql:// move a whole store into a database
+      sayso archive pay.db --before 90d --to old
       sayso restored pay.db           let a store that was restored work again
       sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over

@@ -14,6 +14,8 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.StoreRestored: "docs/howto/backups.md says what to do before",
     errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
     "you may write, and name the copy",
+    errors.RunArchived: "`sayso audit verify FILE` checks it, `zcat FILE` prints it",
+    errors.StoreMoved: "`sayso move --undo` takes it back, until the other one was worked on",
     errors.StoreBusy: "try again in a moment",
     errors.StoreFull: "make room on the disk and try again",
     errors.WaitTimeout: "try again; SAYSO_DEBUG=1 shows where it waited",

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from sayso.app import Sayso
+from sayso.cli.archive import is_archive, verify_archive
 from sayso.cli.audit_export import export_command, refused_command
 from sayso.cli.audit_retain import retain_command
 from sayso.cli.audit_seal import key_command, seal_command
@@ -45,21 +46,30 @@ for command in (export_command, key_command, refused_command, retain_command, se
     multiple=True,
     help="A public key to trust, as `sayso audit key` prints it; else those of the store.",
 )
+@click.option(
+    "--archives",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where archives are by now, if not where they were made.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as one JSON object.")
 @click.pass_context
 def verify_command(
     ctx: click.Context,
+    *,
     store: Place,
     seals: Path | None,
     keys: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001
+    archives: Path | None,
+    as_json: bool,
 ) -> None:
     """Check every journal of the STORE: its hash chain, that its rows say what it says, and every
     seal over it.
 
     It finds an entry that was edited, deleted or moved within a run. A run that was removed or
     hashed again, and an end that was cut off, are found as far as a seal covers them; whoever can
-    write the store can cut its seals as well, and that takes --seals to find.
+    write the store can cut its seals as well, and that takes --seals to find. Archives that runs
+    have left for are read as well: one that is missing is a fault. An archive can be given in place
+    of the STORE, and is then checked by itself.
 
     Exits with 0 if all is well, 1 if there are faults, 2 if the store cannot be read.
 
@@ -68,8 +78,12 @@ def verify_command(
       sayso audit verify pay.db
       sayso audit verify pay.db --seals pay.seals --key 5f1c...
       sayso audit verify pay.db --json | jq .faults
+      sayso audit verify old/sayso-20260816-3f2a91c4.jsonl.gz
     """  # noqa: D301
-    report = asyncio.run(_verify(store, seals, keys))
+    if store.path is not None and is_archive(store.path):
+        verify_archive(ctx, store.path, as_json=as_json)
+        return
+    report = asyncio.run(_verify(store, seals, keys, archives))
     if as_json:
         click.echo(json.dumps({"ok": report.ok, **msgspec.to_builtins(report)}))
     else:
@@ -78,15 +92,18 @@ def verify_command(
         ctx.exit(FAULTS_FOUND)
 
 
-async def _verify(place: Place, seals: Path | None, keys: tuple[str, ...]) -> Report:
+async def _verify(
+    place: Place, seals: Path | None, keys: tuple[str, ...], archives: Path | None
+) -> Report:
     async with opened(place) as store, Sayso(store, work=False) as app:
         if not sys.stderr.isatty():
-            return await app.audit.verify(seals=seals, keys=keys)
+            return await app.audit.verify(seals=seals, keys=keys, archives=archives)
         runs = await _count(store)
         with click.progressbar(length=runs, label="Checking runs", file=sys.stderr) as bar:
             return await app.audit.verify(
                 seals=seals,
                 keys=keys,
+                archives=archives,
                 progress=lambda report: bar.update(report.runs - bar.pos),
             )
 
@@ -109,7 +126,13 @@ def _print(place: Place, report: Report) -> None:
             if report.seals
             else ""
         )
-        click.echo(f"{name}: {checked}, all as written{erased}{sealed}.")
+        left = (
+            f"; {_many(report.archived, 'run', 'runs')} in "
+            f"{_many(report.archives, 'archive', 'archives')}"
+            if report.archives
+            else ""
+        )
+        click.echo(f"{name}: {checked}, all as written{erased}{sealed}{left}.")
         return
     faults = _many(len(report.faults), "fault", "faults")
     click.echo(click.style(f"{name}: {faults} in {checked}{erased}.", fg="red"))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 
 import click
 import msgspec
 
 from sayso.app import Sayso
 from sayso.cli.imported import APP
+from sayso.cli.opened import Place, store_argument
 from sayso.cli.plain import plain
 from sayso.domain.value import Principal
 from sayso.engine.restore import Restored, recover
-from sayso.errors import NotOurStore
 from sayso.given import open_store
 from sayso.wired import only_looking
 
@@ -26,11 +25,11 @@ _EVERY = 100
 
 
 @click.command(short_help="Let a store that was restored work again.")
-@click.argument("store")
+@store_argument()
 @click.option("--app", type=APP, help="Whose tools are known: fewer questions are asked.")
 @click.option("--anyway", is_flag=True, help="Even if nothing shows that it was restored.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON object.")
-def restored(store: str, app: Sayso | None, anyway: bool, as_json: bool) -> None:  # noqa: FBT001
+def restored(*, store: Place, app: Sayso | None, anyway: bool, as_json: bool) -> None:
     """Let a STORE that was restored from a backup, or copied, work again. It is a path or the
     address of a database.
 
@@ -53,24 +52,22 @@ def restored(store: str, app: Sayso | None, anyway: bool, as_json: bool) -> None
         return
     if done is None:
         click.echo(
-            f"{plain(store)}: nothing shows that it was restored or copied; --anyway acts as if.",
+            f"{plain(store.name)}: nothing shows that it was restored or copied; --anyway acts as if.",
             err=True,
         )
         return
     for run_id in done.due_runs:
         click.echo(run_id)
     click.echo(
-        f"{plain(store)}: epoch {done.epoch:,}. {done.runs:,} unfinished runs, "
+        f"{plain(store.name)}: epoch {done.epoch:,}. {done.runs:,} unfinished runs, "
         f"{done.quarantined:,} of them under quarantine with {done.asked:,} new questions; "
         f"{done.due:,} go on by themselves.",
         err=True,
     )
 
 
-async def _recover(where: str, app: Sayso | None, *, anyway: bool) -> Restored | None:
-    if "://" not in where and (not Path(where).is_file() or not Path(where).stat().st_size):  # noqa: ASYNC240
-        raise NotOurStore(f"there is no store at {where!r}")
-    store = await open_store(where, recovers=True)
+async def _recover(place: Place, app: Sayso | None, *, anyway: bool) -> Restored | None:
+    store = await open_store(place.where, make=False, recovers=True)
     try:
         if not anyway and not (await store.origin()).fault:
             return None

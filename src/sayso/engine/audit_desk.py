@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
+from sayso.engine.archive import Archived, archive
 from sayso.engine.door import Refused, guarded, read_attempt
 from sayso.engine.evidence import Asked, Line, lines
 from sayso.engine.handle import RunHandle
@@ -17,7 +19,7 @@ from sayso.engine.parts import Parts
 from sayso.engine.retain import Retained, retain
 from sayso.engine.seal_file import Path, check_outside, keep_outside, open_lines
 from sayso.engine.sealer import Sealer
-from sayso.errors import BadKeys, BadPolicy, BadValue
+from sayso.errors import BadKeys, BadPolicy, BadValue, NotAllowed
 from sayso.store.audit import Report, verify
 from sayso.store.seal import Seal
 from sayso.store.seal_key import Signer, public_keys, read_key
@@ -42,19 +44,22 @@ class AuditDesk:
         *,
         seals: Path | None = None,
         keys: Iterable[str] = (),
+        archives: Path | None = None,
         progress: Callable[[Report], None] | None = None,
     ) -> Report:
         """Check every chain, row and seal; `report.ok` says whether all is as it was written.
 
         `seals` is a file of seals that was kept elsewhere, `keys` are the public keys to trust; by
-        default, those of the store's own key ring.
+        default, those of the store's own key ring. `archives` is the directory that archives are in
+        by now, if they are not where they were made.
         """
         trusted = self._trusted(keys)
         store = self._parts.store
+        where = None if archives is None else pathlib.Path(archives)
         if seals is None:
-            return await verify(store, progress, trusted=trusted)
+            return await verify(store, progress, trusted=trusted, archives=where)
         with open_lines(seals) as copies:
-            return await verify(store, progress, trusted=trusted, copies=copies)
+            return await verify(store, progress, trusted=trusted, copies=copies, archives=where)
 
     async def seal(self, *, out: Path | None = None) -> Seal | None:
         """Seal everything that is not sealed yet; give the last seal that was made, if one was.
@@ -127,6 +132,30 @@ class AuditDesk:
             progress=progress,
         )
 
+    async def archive(
+        self,
+        before: str | float,
+        to: Path,
+        *,
+        by: str | Principal,
+        dry_run: bool = False,
+        project: str | None = None,
+        progress: Callable[[Archived], None] = lambda _: None,
+    ) -> Archived:
+        """Have runs that were finished longer ago than `before` leave the store for files in the
+        directory `to`; with `dry_run`, only say how many. What is in a file still verifies, and so
+        does the store. It can be interrupted and done again.
+        """
+        return await _archive(
+            self._parts,
+            before,
+            by=read_person(by),
+            to=pathlib.Path(to),
+            dry_run=dry_run,
+            project=project,
+            progress=progress,
+        )
+
     def _trusted(self, keys: Iterable[str]) -> list[str]:
         given = [read_key(key) for key in keys]
         if given:
@@ -135,6 +164,29 @@ class AuditDesk:
             return list(public_keys(self._parts.vault.look()))
         except BadKeys:
             return []  # That is a fault as soon as there is a seal.
+
+
+@guarded("archive", named=False)
+async def _archive(
+    parts: Parts,
+    before: str | float,
+    *,
+    by: Principal,
+    to: pathlib.Path,
+    dry_run: bool,
+    project: str | None,
+    progress: Callable[[Archived], None],
+) -> Archived:
+    if by.kind == "agent":
+        raise NotAllowed(f"{by} may not archive anything: that is for people and services")
+    return await archive(
+        parts,
+        before=parts.store.now() - _age(before),
+        to=to,
+        project=project,
+        dry_run=dry_run,
+        progress=progress,
+    )
 
 
 @guarded("retain", named=False)
@@ -148,10 +200,7 @@ async def _retain(
     reason: str | None,
     progress: Callable[[Retained], None] | None,
 ) -> Retained:
-    try:
-        age = duration_ms(older_than)
-    except BadPolicy as error:
-        raise BadValue(str(error)) from None
+    age = _age(older_than)
     reason = f"older than {older_than}" if reason is None else reason
     check_text(reason, "the reason", REASON_MAX)
     return await retain(
@@ -163,6 +212,13 @@ async def _retain(
         dry_run=dry_run,
         progress=progress,
     )
+
+
+def _age(text: str | float) -> int:
+    try:
+        return duration_ms(text)
+    except BadPolicy as error:
+        raise BadValue(str(error)) from None
 
 
 def _ms(when: datetime | None) -> int | None:

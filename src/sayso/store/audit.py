@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -16,6 +17,7 @@ from sayso.domain.run import FOLD, Run
 from sayso.domain.standing import status_of
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
+from sayso.store.archived import check_left
 from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
 from sayso.store.journal import decode, read_journal
 from sayso.store.rows import hold_rows, take_steps
@@ -50,6 +52,10 @@ class Report(msgspec.Struct, kw_only=True):
     """Entries that a seal covers, and that are as they were sealed."""
     refused: int = 0
     """Entries of the door log."""
+    archives: int = 0
+    """Files that runs have left for."""
+    archived: int = 0
+    """Runs in them, which are as they were when they left."""
     faults: list[Fault] = []
 
     @property
@@ -64,16 +70,20 @@ async def verify(
     *,
     trusted: Iterable[str] | None = None,
     copies: Iterable[bytes] = (),
+    archives: Path | None = None,
 ) -> Report:
-    """Check every run of a store, and its seals; `progress` hears of it after every page.
+    """Check every run of a store, its seals, and the archives that runs have left for; `progress`
+    hears of it after every page.
 
     `trusted` are the public keys that seals may be signed with; None: who signed them is not looked
-    at. `copies` are seals that were kept outside, a line of JSON each.
+    at. `copies` are seals that were kept outside, a line of JSON each. `archives` is the
+    directory that the archives are in by now, if they are not where they were made.
     """
     report = Report()
     try:
         await _check_order(store, report)
         await _check_seals(store, report, trusted, copies)
+        await check_archives(store, report, archives)
         before: str | None = None
         while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
             for row in page:
@@ -110,6 +120,21 @@ async def _check_seals(
     walk = SealWalk(store, tell, trusted=trusted, copies=copies)
     report.refused = await walk.check()
     report.seals, report.sealed = walk.seals, walk.sealed
+
+
+async def check_archives(store: Store, report: Report, directory: Path | None) -> None:
+    """Compare every archive with what the store knows of it."""
+
+    def tell(what: str) -> None:
+        report.faults.append(Fault(run_id="", what=what))
+
+    after = 0
+    while page := await store.archives.list(after=after, limit=PAGE_MAX):
+        for one in page:
+            path = Path(one.file) if directory is None else directory / Path(one.file).name
+            report.archives += 1
+            report.archived += await check_left(store, one, path, tell)
+        after = page[-1].n
 
 
 async def _check_run(store: Store, row: RunRow, report: Report) -> None:

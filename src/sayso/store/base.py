@@ -14,6 +14,7 @@ import msgspec
 from sayso.domain.guard import Condition
 
 if TYPE_CHECKING:
+    from sayso.store.archive import Archives
     from sayso.store.aside import Close, Hear
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
@@ -309,6 +310,13 @@ class Store(Protocol):
         ...
 
     @property
+    def moved_to(self) -> str:
+        """The name of the store that all of this one was moved to: it can be read, and every write
+        raises `StoreMoved`. Empty: it was not, when it was opened.
+        """
+        ...
+
+    @property
     def shelf(self) -> Shelf:
         """Where the same store keeps what is no run."""
         ...
@@ -333,6 +341,11 @@ class Store(Protocol):
         """Where it offers runs that have work; None: whoever works looks by itself."""
         ...
 
+    @property
+    def archives(self) -> Archives:
+        """What it knows of the files that runs have left it for."""
+        ...
+
     def now(self) -> int:
         """Store time: milliseconds since 1970 by the store's own clock."""
         ...
@@ -351,7 +364,8 @@ class Store(Protocol):
         not where its write expects it, `ConditionFailed` if a condition does not hold at the time
         of the commit, or an item to put is not at its rev (its `condition` is then the `ItemAt`
         that was expected), `KeyReused` if a key exists (whatever its digest), `ThreadBusy` if
-        another unfinished run has the thread, `BadValue` if an item or a parcel is none that could
+        another unfinished run has the thread, `RunArchived` if a run that has left would begin
+        again, or its thread go on, `BadValue` if an item or a parcel is none that could
         be kept, or a condition names an item that could not; nothing is written then, and other
         appends go on unharmed. `CommitUnknown` if the store cannot tell whether it is written.
         Otherwise committed: entries get consecutive numbers, positions in commit order, store time
@@ -361,7 +375,9 @@ class Store(Protocol):
         ...
 
     async def load(self, run_id: str) -> RunRow | None:
-        """Read a run's row as of the last commit; None if there is no such run."""
+        """Read a run's row as of the last commit; None if there is no such run. `RunArchived` if it
+        has left, here and wherever one run is asked for.
+        """
         ...
 
     async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
@@ -413,11 +429,11 @@ class Store(Protocol):
         ...
 
     async def key(self, project: str, key: str) -> KeyRow | None:
-        """Look an idempotency key up."""
+        """Look an idempotency key up; those of archived runs stay."""
         ...
 
     async def thread(self, project: str, thread: str) -> RunRow | None:
-        """Read the latest run of a thread."""
+        """Read the latest run of a thread. `RunArchived` if its runs have left."""
         ...
 
     async def beat(self, worker: str) -> None:

@@ -73,6 +73,12 @@ def look_at_workers(workers: Sequence[WorkerFact], free: int) -> Finding:
     return _found("ok", f"{_many(len(alive), 'worker', 'workers')} at work, all heard of.")
 
 
+def look_at_move(moved_to: str) -> list[Finding]:
+    """Say that all of a store was moved to the one with this name; nothing if there is none."""
+    text = f"it was moved to {moved_to!r}: use that one; what is here can only be read."
+    return [Finding(name="store", level="warning", text=text)] if moved_to else []
+
+
 def look_at_clock(now: int, last_at: int) -> Finding:
     """Compare store time with that of the last entry, in milliseconds."""
     behind = last_at - now

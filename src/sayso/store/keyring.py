@@ -53,6 +53,10 @@ class KeyRing:
         """The ids of its keys, the current one first."""
         return tuple(self._keys)
 
+    def has_all_of(self, other: KeyRing) -> bool:
+        """Tell whether it has every key of another ring, under the same id."""
+        return all(self._keys.get(key_id) == key for key_id, key in other._keys.items())
+
     @classmethod
     def load(
         cls,

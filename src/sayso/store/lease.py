@@ -11,8 +11,10 @@ import hashlib
 import os
 import weakref
 from pathlib import Path
+from typing import Literal
 
 from sayso.errors import StoreError
+from sayso.store.clock import Clock
 
 _TRIES_MAX = 5
 _all: weakref.WeakSet[Leases] = weakref.WeakSet()
@@ -49,6 +51,18 @@ class Leases:
         if worker in self._held:
             return False
         return self._is_locked(self._path(worker)) is False
+
+    def proof(
+        self, worker: str, boot: str | None, lease_until: int | None, clock: Clock
+    ) -> Literal["dead", "lease"] | None:
+        """Say what proves that a worker is gone: its death, or a lease that has passed; None if
+        nothing does. `boot` is the start of its machine, None if the store does not know it.
+        """
+        if boot is None or lease_until is None:
+            return "lease"
+        if boot != clock.boot_id() or self.is_dead(worker):
+            return "dead"
+        return "lease" if lease_until <= clock.tick() else None
 
     def release(self, worker: str) -> None:
         """Let a worker's lock go, and its file with it."""

@@ -49,7 +49,7 @@ from sayso.store.checkup import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.fair import Free, share
 from sayso.store.lease import this_host
-from sayso.store.memory_audit import MemoryDoor, MemorySeals
+from sayso.store.memory_audit import MemoryArchives, MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
@@ -78,6 +78,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
         self.seals = MemorySeals(self._check, self._leaves)
         self.door = MemoryDoor(self._check, self.now)
+        self.archives = MemoryArchives(self._check)
 
     @property
     def name(self) -> str:
@@ -86,6 +87,10 @@ class MemoryStore:
     @property
     def queue(self) -> None:
         return None
+
+    @property
+    def moved_to(self) -> str:
+        return ""  # Nobody else could reach it.
 
     def now(self) -> int:
         return self._clock.now()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sayso.errors import BadSetup
+from sayso.store.archive import Archive, Leaving, NewArchive, UsedKey
 from sayso.store.door import SALT_BYTES, DoorEntry, Head, check_note, check_page, next_entry
 from sayso.store.seal import KeptSeal, Leaf, Seal, check_next, read_seal
 
@@ -37,6 +39,37 @@ class MemorySeals:
         limit = check_page(after, limit)
         self._check()
         return self._leaves(after, limit)
+
+
+class MemoryArchives:
+    """Knows of no archive: what is in memory is gone when the process ends, and leaves for none."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+
+    async def take(self, new: NewArchive) -> Archive:
+        del new
+        raise BadSetup("a store in memory has no archives: use a file or a database")
+
+    async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[Archive]:
+        check_page(after, limit)
+        self._check()
+        return []
+
+    async def runs(self, n: int, *, after: str = "", limit: int = 500) -> builtins.list[Leaving]:
+        del n, after, limit
+        self._check()
+        return []
+
+    async def leaves(self, positions: Sequence[int]) -> builtins.list[Leaf]:
+        del positions
+        self._check()
+        return []
+
+    async def keys(self, run_ids: Sequence[str]) -> builtins.list[UsedKey]:
+        del run_ids
+        self._check()
+        return []
 
 
 class MemoryDoor:

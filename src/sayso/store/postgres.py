@@ -36,6 +36,7 @@ from sayso.store.checkup import (
     Finding,
     WorkerFact,
     look_at_clock,
+    look_at_move,
     look_at_origin,
     look_at_workers,
     look_for_keys,
@@ -44,6 +45,7 @@ from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
 from sayso.store.origin import Origin, restored
 from sayso.store.postgres_address import SCHEMA, read_address
+from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_aside import PostgresAside
 from sayso.store.postgres_ear import Clocks, Ear
 from sayso.store.postgres_error import unreachable
@@ -62,6 +64,7 @@ from sayso.store.postgres_proof import Proofs
 from sayso.store.postgres_queue import PostgresQueue
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
+from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 
 _CLAIM = """
@@ -115,6 +118,7 @@ class PostgresStore:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self.moved_to = ""
         self._watches = Watches()
         self._clocks = Clocks()
         self._caller = (f"{os.getpid()}-{os.urandom(6).hex()}", link.address.channel)
@@ -122,7 +126,8 @@ class PostgresStore:
         self.mention, self.overhear = self._aside.mention, self._aside.overhear
         self._ear = Ear(link, self._caller[0], self._clocks, self._moved, self._aside)
         self._writer = Writer(link, self._caller[0], self._given, self._appended)
-        self._reader = Reader(link)
+        self.archives = PostgresArchives(self._submit, self._read, self._given)
+        self._reader = Reader(link, self.archives)
         self.shelf = PostgresShelf(self._submit, self._lane)
         self.outbox = PostgresOutbox(
             self._submit, self._read, self._given, self._caller, lambda: self._moved([])
@@ -153,9 +158,9 @@ class PostgresStore:
         this returns.
 
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
-        `StoreReadOnly` or another `StoreError` if what is there cannot be used, or would not be
-        safe to use. One that was restored or copied only takes writes of whoever `recovers` it. All
-        parameters from `clock` on are there for tests: a clock, no ear, another
+        `StoreUnfinished`, `StoreReadOnly` or another `StoreError` if what is there cannot be used,
+        or would not be safe to use. One that was restored or copied only takes writes of whoever
+        `recovers` it. All parameters from `clock` on are there for tests: a clock, no ear, another
         lease, an impatient writer, another place for the proofs of death, and other migrations.
         """
         steps = released() if steps is None else steps
@@ -171,6 +176,7 @@ class PostgresStore:
         try:
             ready = migrate if make else check
             store_id = await ready(conn, link.name, address.schema, steps)
+            moved_to = check_mark(read_mark(await (await conn.execute(MARK)).fetchall()), link.name)
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:
@@ -178,6 +184,7 @@ class PostgresStore:
         proofs = Proofs(store_id, clock or SystemClock(), proof_dir)
         aside = f"sayso_{store_id.replace('-', '')}"
         store = cls(link, clock, proofs, lease_ms, aside=aside, recovers=recovers)
+        store.moved_to = moved_to
         try:
             await link.open()
             await store._ear.open(listen=listen)
@@ -299,6 +306,7 @@ class PostgresStore:
         ]
         text = f"{self.name!r} keeps what it has acknowledged: fsync, full pages, waiting commits."
         return [
+            *look_at_move(self.moved_to),
             Finding(name="store", level="ok", text=text),
             look_at_clock(now, last_at),
             look_for_keys(None, shared=True),

@@ -15,6 +15,7 @@ from sayso.errors import (
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreMoved,
     StoreNewer,
     StoreReadOnly,
 )
@@ -58,6 +59,8 @@ def from_state(state: str, text: str, name: str) -> SaysoError:
     if state in _DAMAGED:
         return StoreDamaged(f"{name!r} is damaged, or not all there: {text}")
     match state:
+        case "SY010":
+            return StoreMoved(text.partition(" CONTEXT:")[0])
         case "53100":
             return StoreFull(f"the disk of {name!r} is full; nothing was written")
         case "SY009":

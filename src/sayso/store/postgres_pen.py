@@ -17,6 +17,7 @@ from sayso.domain.guard import Before, Condition, ItemAt, Since
 from sayso.errors import BadValue, KeyReused, SaysoError, StoreError, ThreadBusy
 from sayso.store import chain
 from sayso.store.admit import check_conditions, check_guard, check_item
+from sayso.store.archive import archived
 from sayso.store.base import Appended, HoldRow, ItemPut, KeyRow, NewParcel, Write
 from sayso.store.outbox import check_parcels
 from sayso.store.postgres_error import from_state
@@ -41,6 +42,7 @@ class _Facts(msgspec.Struct, frozen=True):
     found: int | None = None
     digest: str = ""
     run_id: str = ""
+    file: str = ""
 
     def rev(self, *_: str) -> int:
         """Give the rev that was found, whoever asks."""
@@ -98,7 +100,7 @@ def read_answer(doc: Doc, answer: dict[str, Any], name: str) -> Appended | Sayso
 
 def _refuse(doc: Doc, answer: dict[str, Any], name: str) -> None:
     state: str = answer["state"]
-    if not state.startswith("SY") or state == "SY008":
+    if not state.startswith("SY") or state in ("SY008", "SY010"):
         raise _from_server(doc, answer, name)
     if state == "SY006":
         raise StoreError(f"the write to {doc.writes[0].run!r} cannot be kept: {answer['said']}")
@@ -119,6 +121,8 @@ def _refuse(doc: Doc, answer: dict[str, Any], name: str) -> None:
             )
         case "SY004":
             check_item(write, write.items[facts.which], facts.rev)
+        case "SY009":
+            archived(facts.run_id, facts.file)
         case _:
             return
 

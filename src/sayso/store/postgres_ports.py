@@ -66,7 +66,12 @@ _NEXT_DUE = "select min(free_at) from parcels where free_at is not null"
 _PUT_SEAL = "select seal_put(%s::bigint, %b::bytea)"
 _LAST_SEAL = "select data from seals order by n desc limit 1"
 _SEALS = "select n, data from seals where n > %s order by n limit %s"
-_LEAVES = "select position, hash from journal where position > %s order by position limit %s"
+LEAVES = """
+(select position, hash from journal where position > %(after)s order by position limit %(limit)s)
+union all
+(select position, hash from leaves where position > %(after)s order by position limit %(limit)s)
+order by position limit %(limit)s
+"""
 _DOOR = "n, project, at, salt, payload, hash"
 _NOTE = f"select {_DOOR} from door_note(%s::text, %b::bytea, %b::bytea, %s::bigint)"  # noqa: S608
 _DOORS = f"""
@@ -198,7 +203,8 @@ class PostgresSeals:
 
     async def leaves(self, *, after: int = 0, limit: int = 500) -> builtins.list[Leaf]:
         limit = check_numbers(after, limit)
-        return [Leaf(row[0], row[1]) for row in await self._read(_LEAVES, (after, limit))]
+        found = await self._read(LEAVES, {"after": after, "limit": limit})
+        return [Leaf(row[0], row[1]) for row in found]
 
 
 class PostgresDoor:

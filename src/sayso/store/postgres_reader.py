@@ -10,6 +10,7 @@ from typing import Any, cast
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
 
@@ -41,7 +42,9 @@ where j.position > %s order by j.position limit %s
 """
 _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
-where k.project = %s and k.key = %s
+where k.project = %(project)s and k.key = %(key)s
+union all
+select digest, run_id, seq from archived_keys where project = %(project)s and key = %(key)s
 """
 # A time of its own for every row would be one that no index knows.
 _DUE = """
@@ -147,19 +150,25 @@ _LISTS = {
 class Reader:
     """Reads the store as of the last commit."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, archives: PostgresArchives) -> None:
         self._link = link
         self._rows = Lane(link, _LOAD)
         self._journals = Lane(link, _JOURNAL)
 
+        self._archives = archives
+
     async def load(self, run_id: str) -> RunRow | None:
-        return _first_run(await self._rows.ask(run_id))
+        found = await self._rows.ask(run_id)
+        return run_of(found[0]) if found else await self._archives.check_run(run_id)
 
     async def thread(self, project: str, thread: str) -> RunRow | None:
-        return _first_run(await self._link.read(_THREAD, (project, thread)))
+        found = await self._link.read(_THREAD, (project, thread))
+        return run_of(found[0]) if found else await self._archives.check_thread(project, thread)
 
     async def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = await self._journals.ask(run_id, after, page_size(limit))
+        if not found and not after:
+            await self._archives.check_run(run_id)
         return [entry_of(run_id, row) for row in found]
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
@@ -171,7 +180,7 @@ class Reader:
         return [entry_of(row[0], row[1:]) for row in found]
 
     async def key(self, project: str, key: str) -> KeyRow | None:
-        found = await self._link.read(_KEY, (project, key))
+        found = await self._link.read(_KEY, {"project": project, "key": key})
         return KeyRow(digest=found[0][0], run_id=found[0][1], seq=found[0][2]) if found else None
 
     async def due(self, given: int | None, skip: int, limit: int) -> list[str]:
@@ -221,7 +230,7 @@ class Reader:
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         found = await self._link.read(_ONE_HOLD, (run_id, n))
-        return _hold(found[0]) if found else None
+        return _hold(found[0]) if found else await self._archives.check_run(run_id)
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)
@@ -246,10 +255,6 @@ class Reader:
         else:
             sql = _LISTS[query.status]
         return [_hold(row) for row in await self._link.read(sql, bindings)]
-
-
-def _first_run(found: list[Found]) -> RunRow | None:
-    return run_of(found[0]) if found else None
 
 
 def _hold(row: Found) -> HoldFound:

@@ -29,6 +29,7 @@ from sayso.store.base import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.origin import Origin, restored
+from sayso.store.sqlite_archive import SqliteArchives
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
@@ -40,6 +41,7 @@ from sayso.store.sqlite_reader import Reader
 from sayso.store.sqlite_search import SEARCH_S, Search
 from sayso.store.sqlite_shelf import SqliteShelf
 from sayso.store.sqlite_writer import Handles, Writer
+from sayso.store.transfer import check_mark
 from sayso.store.watch import RunWatch, Watches
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ class SqliteStore:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self.moved_to = ""
         self._reader: Reader | None = None
         self._search: Search | None = None
         self._leases = Leases(path + ".workers")
@@ -98,6 +101,7 @@ class SqliteStore:
         self.outbox = SqliteOutbox(self._submit, self._read, self.now)
         self.seals = SqliteSeals(self._submit, self._read)
         self.door = SqliteDoor(self._submit, self._read)
+        self.archives = SqliteArchives(self._submit, self._read)
 
     @classmethod
     async def open(
@@ -116,7 +120,8 @@ class SqliteStore:
     ) -> Self:
         """Open a file, or make one. It accepts work when this returns, and not before.
 
-        `NotOurStore`, `StoreNewer`, `StoreDamaged` or `StoreReadOnly` if it cannot be used. One
+        `NotOurStore`, `StoreNewer`, `StoreDamaged`, `StoreUnfinished` or `StoreReadOnly` if it
+        cannot be used. One
         that was restored or copied only takes writes of whoever `recovers` it. All other
         parameters but the first are there for tests: a clock, less durability, another layer
         between SQLite and the disk, an impatient writer, no bell, another lease, searches that may
@@ -154,6 +159,7 @@ class SqliteStore:
         try:
             store._reader = Reader(open_reader(real, vfs=vfs))
             store._search = Search(lambda: open_reader(real, vfs=vfs), search_s)
+            store.moved_to = check_mark(store._read(lambda reader: reader.mark()), real)
         except BaseException:
             await store.close()
             raise
@@ -289,6 +295,7 @@ class SqliteStore:
             for worker, boot, until, runs in rows
         ]
         return [
+            *checkup.look_at_move(self.moved_to),
             *sqlite_checkup.look_at_settings(settings),
             *sqlite_checkup.look_at_file(self._path),
             await sqlite_checkup.look_at_pages(self._path, self._vfs),
@@ -330,11 +337,7 @@ class SqliteStore:
         # cut off in may still be under way in a thread.
 
     def _proof(self, worker: str, boot: str | None, lease_until: int | None) -> Proof | None:
-        if boot is None or lease_until is None:
-            return "lease"
-        if boot != self._clock.boot_id() or self._leases.is_dead(worker):
-            return "dead"
-        return "lease" if lease_until <= self.tick() else None
+        return self._leases.proof(worker, boot, lease_until, self._clock)
 
     def _bury(self, pen: Pen) -> None:
         """Forget the workers that are dead and own nothing any more."""

@@ -25,7 +25,11 @@ _LAST_SEAL = "select n from seals order by n desc limit 1"
 _LAST_SEAL_DATA = "select data from seals order by n desc limit 1"
 _NEW_SEAL = "insert into seals (n, data) values (?, ?)"
 _SEALS = "select n, data from seals where n > ? order by n limit ?"
-_LEAVES = "select position, hash from journal where position > ? order by position limit ?"
+# SQLite reads both by position, and merges them.
+_LEAVES = """
+select position, hash from journal where position > ?1
+union all select position, hash from leaves where position > ?1 order by position limit ?2
+"""
 _DOOR = "n, project, at, salt, payload, hash"
 _LAST_DOOR = f"select {_DOOR} from door order by n desc limit 1"  # noqa: S608
 _NEW_DOOR = f"insert into door ({_DOOR}) values (?, ?, ?, ?, ?, ?)"  # noqa: S608

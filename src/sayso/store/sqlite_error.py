@@ -13,13 +13,21 @@ from sayso.errors import (
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreMoved,
     StoreReadOnly,
 )
+from sayso.store.transfer import MOVED
 
 _RESTART = "restart the process; what was acknowledged is safe"
 
 FATAL = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.MisuseError)
 """After one of these nothing that this process still has in memory can be trusted."""
+
+
+def not_kept(error: Exception, text: str) -> StoreError:
+    """Say that a write cannot be kept, and why: the file is shut, or it is the write."""
+    said = str(error)
+    return StoreMoved(said) if MOVED in said else StoreError(f"{text}: {error}")
 
 
 def translate(error: apsw.Error, name: str) -> StoreError:

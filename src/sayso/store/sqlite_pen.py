@@ -20,7 +20,9 @@ from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, K
 from sayso.store.clock import Clock
 from sayso.store.fair import choose
 from sayso.store.lease import this_host
+from sayso.store.sqlite_archive import ArchivePen
 from sayso.store.sqlite_audit import AuditPen
+from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
@@ -44,7 +46,8 @@ _CONTENT = "select salt, payload from journal where run = ? and seq = ?"
 _REDACT = "update journal set salt = null, payload = ? where run = ? and seq = ?"
 _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
-where k.project = ? and k.key = ?
+where k.project = ?1 and k.key = ?2
+union all select digest, run_id, seq from archived_keys where project = ?1 and key = ?2
 """
 _NEW_KEY = "insert into keys (project, key, digest, run, seq) values (?, ?, ?, ?, ?)"
 _HOLD = "select status, who, opened, words from holds where run = ? and n = ?"
@@ -112,6 +115,7 @@ class Pen:
         self.shelf = ShelfPen(conn)
         self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
         self.audit = AuditPen(conn, clock)
+        self.archive = ArchivePen(conn, clock)
         self.position = 0
         """The last position written, or seen at the last look."""
 
@@ -245,6 +249,7 @@ class Pen:
             values += [value for is_changed, value in maybe if is_changed]
             self._conn.execute(_update_run(*changed), (*values, head.k))
         except apsw.ConstraintError as error:
+            self.archive.check(write.run, write.project, write.thread)
             raise _refused(error, write) from None
         return head.k
 
@@ -338,7 +343,7 @@ def _update_run(status: bool, owner: bool, due_at: bool) -> str:  # noqa: FBT001
 def _refused(error: apsw.ConstraintError, write: Write) -> Exception:
     if "runs.project, runs.thread" in str(error):
         return ThreadBusy(f"the thread {write.thread!r} is busy with another run")
-    return StoreError(f"the write to {write.run!r} cannot be kept: {error}")
+    return not_kept(error, f"the write to {write.run!r} cannot be kept")
 
 
 def pack_digest(digest: str) -> str | bytes:

@@ -21,11 +21,13 @@ from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.fair import choose
+from sayso.store.sqlite_archive import ArchiveReader
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
+from sayso.store.transfer import MARK, Mark, read_mark
 from sayso.store.words import has_words, is_of_ids
 
 _RUN = """
@@ -46,7 +48,8 @@ where j.position > ? order by j.position limit ?
 """
 _KEY = """
 select k.digest, r.id, k.seq from keys k join runs r on r.k = k.run
-where k.project = ? and k.key = ?
+where k.project = ?1 and k.key = ?2
+union all select digest, run_id, seq from archived_keys where project = ?1 and key = ?2
 """
 _DUE = "select id from runs where due_at <= ? order by due_at, k limit ? offset ?"
 _OWNED = """
@@ -120,20 +123,26 @@ class Reader:
         self.shelf = ShelfReader(conn)
         self.outbox = OutboxReader(conn)
         self.audit = AuditReader(conn)
+        self.archive = ArchiveReader(conn)
 
     def close(self) -> None:
         close(self._conn)
 
     def load(self, run_id: str) -> RunRow | None:
         found = self._all(_LOAD, (run_id,))
-        return run_of(found[0]) if found else None
+        return run_of(found[0]) if found else self.archive.check_run(run_id)
+
+    def mark(self) -> Mark | None:
+        return read_mark(self._all(MARK, ()))
 
     def thread(self, project: str, thread: str) -> RunRow | None:
         found = self._all(_THREAD, (project, thread))
-        return run_of(found[0]) if found else None
+        return run_of(found[0]) if found else self.archive.check_thread(project, thread)
 
     def journal(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = self._all(_JOURNAL, (run_id, after, page_size(limit)))
+        if not found and not after:
+            self.archive.check_run(run_id)
         return [entry_of(run_id, row) for row in found]
 
     def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
@@ -193,7 +202,7 @@ class Reader:
 
     def hold(self, run_id: str, n: int) -> HoldFound | None:
         found = self._all(_ONE_HOLD, (run_id, n))
-        return _hold(found[0]) if found else None
+        return _hold(found[0]) if found else self.archive.check_run(run_id)
 
     def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)

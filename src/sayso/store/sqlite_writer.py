@@ -27,7 +27,7 @@ from sayso.errors import (
 )
 from sayso.store.bell import Bell
 from sayso.store.origin import restored
-from sayso.store.sqlite_error import FATAL, stopped, translate
+from sayso.store.sqlite_error import FATAL, not_kept, stopped, translate
 from sayso.store.sqlite_file import close, patiently
 from sayso.store.sqlite_pen import MOVED_MAX, Pen
 from sayso.store.sqlite_queue import Job, refuse
@@ -296,7 +296,7 @@ class Writer:
         except SaysoError as error:
             job.error = error
         except _OF_ONE_JOB as error:
-            job.error = StoreError(f"{self._name!r} cannot keep this: {error}")
+            job.error = not_kept(error, f"{self._name!r} cannot keep this")
 
     def _what_now(self, handles: Handles, error: apsw.Error, before: int | None) -> SaysoError:
         """Undo what a failed batch has done, and say what its members are told.

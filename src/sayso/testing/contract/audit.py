@@ -91,6 +91,15 @@ class AuditContract(StoreCase):
             assert [leaf.position for leaf in some] == [e.position for e in tail[2:4]]
             assert await store.seals.leaves(after=tail[-1].position) == []
 
+    async def test_a_store_of_its_own_was_not_moved_and_nothing_has_left(self) -> None:
+        async with self.opened() as store:
+            await store.append(write("run_1"))
+
+            assert store.moved_to == ""
+            assert await store.archives.list() == []
+            assert await store.archives.keys(["run_1"]) == []
+            assert await store.archives.leaves([1]) == []
+
     async def test_the_door_log_is_one_chain_over_all_projects(self) -> None:
         async with self.opened_twice() as (one, two):
             assert await one.door.head() == door.Head()

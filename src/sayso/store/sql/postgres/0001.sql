@@ -54,6 +54,16 @@ begin
 end
 $$;
 
+-- The one row of a store that was moved to another, or that another is moved into. `other` is its
+-- name, without any password; `token` is of this very move.
+create table mark (
+    one boolean primary key default true check (one),
+    state text not null check (state in ('moved', 'filling', 'undone')),
+    other text not null,
+    token text not null,
+    at bigint not null
+);
+
 create table runs (
     k bigint generated always as identity primary key,
     id name_text not null unique,
@@ -116,8 +126,24 @@ begin
 end
 $$;
 
+-- An entry goes only with the whole of a finished run that an archive has as it is, and only once
+-- seals can do without it.
+create function refuse_cut() returns trigger language plpgsql
+set search_path from current as $$
+begin
+    if exists (
+        select 1 from runs r join archived a on a.id = r.id and a.seq = r.seq and a.hash = r.hash
+        where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')
+    ) and exists (select 1 from leaves where position = old.position and hash = old.hash) then
+        return old;
+    end if;
+    raise exception 'an entry of the journal cannot be deleted'
+        using errcode = 'restrict_violation';
+end
+$$;
+
 create trigger the_journal_is_never_cut before delete on journal
-    for each row execute function refuse('an entry of the journal cannot be deleted');
+    for each row execute function refuse_cut();
 
 create trigger the_journal_is_only_redacted before update on journal
     for each row when (not (
@@ -194,6 +220,74 @@ create table keys (
     seq bigint not null,
     primary key (project, key)
 );
+
+-- A run that goes is looked for here.
+create index keys_run on keys (run);
+
+-- Files that finished runs have left for, what is known of those runs without them, their
+-- idempotency keys, and what seals cover of their entries. All of it only ever grows.
+create table archives (
+    n bigint primary key check (n > 0),
+    file text not null,
+    sha256 text not null check (length(sha256) = 64),
+    runs bigint not null,
+    entries bigint not null,
+    at bigint not null
+);
+
+create table archived (
+    id name_text primary key,
+    project name_text not null,
+    thread name_text,
+    seq bigint not null,
+    hash bytea not null check (length(hash) = 32),
+    archive bigint not null references archives (n)
+);
+
+create index archived_file on archived (archive, id);
+
+create index archived_thread on archived (project, thread) where thread is not null;
+
+create table archived_keys (
+    project name_text not null,
+    key name_text not null,
+    digest text not null,
+    run_id name_text not null references archived (id),
+    seq bigint not null,
+    primary key (project, key)
+);
+
+create table leaves (
+    position bigint primary key,
+    hash bytea not null check (length(hash) = 32)
+);
+
+create trigger an_archive_is_never_forgotten before update or delete on archives
+    for each row execute function refuse('an archive cannot be changed or forgotten');
+
+create trigger an_archived_run_is_never_forgotten before update or delete on archived
+    for each row execute function refuse('an archived run cannot be changed or forgotten');
+
+create trigger a_leaf_is_never_cut before update or delete on leaves
+    for each row execute function refuse('what seals cover cannot be changed or deleted');
+
+-- Neither the run, nor the thread, whose history has left with it.
+create function refuse_again() returns trigger language plpgsql as $$
+declare
+    gone record;
+begin
+    select r.id, a.file into gone from archived r join archives a on a.n = r.archive
+    where r.id = new.id or (r.project = new.project and r.thread = new.thread) limit 1;
+    if found then
+        raise exception 'archived' using errcode = 'SY009',
+            detail = jsonb_build_object('write', 0, 'run_id', gone.id, 'file', gone.file);
+    end if;
+    return new;
+end
+$$;
+
+create trigger an_archived_run_is_not_begun_again before insert on runs
+    for each row execute function refuse_again();
 
 -- Revs of items and takings of parcels: a number is never given twice.
 create sequence revs;

@@ -104,7 +104,10 @@ begin
         return;
     end if;
     select k.digest, o.id, k.seq into used from keys k join runs o on o.k = k.run
-    where k.project = w #>> '{key,0}' and k.key = w #>> '{key,1}';
+    where k.project = w #>> '{key,0}' and k.key = w #>> '{key,1}'
+    union all
+    select digest, run_id, seq from archived_keys
+    where project = w #>> '{key,0}' and key = w #>> '{key,1}';
     if found then
         raise exception 'key' using errcode = 'SY003', detail = jsonb_build_object(
             'write', num, 'digest', used.digest, 'run_id', used.id, 'seq', used.seq);

@@ -170,3 +170,57 @@ create function origin_accept() returns bigint language sql as $$
     update store set imprint = imprint(), epoch = epoch + 1, fault = '', id = gen_random_uuid()
     returning epoch;
 $$;
+
+-- What every write to a store that was moved comes to.
+create function refuse_moved() returns trigger language plpgsql as $$
+begin
+    raise exception '%', tg_argv[0] using errcode = 'SY010';
+end
+$$;
+
+-- Records an archive and cuts the runs that are in it, or gives the id of one that cannot leave.
+create function archive_take(
+    path text, digest text, ids text[], seqs bigint[], hashes bytea[], given bigint,
+    out stale text, out num bigint, out now bigint
+) language plpgsql as $$
+declare
+    ks bigint[];
+begin
+    perform take_turn();
+    select w.id into stale from unnest(ids, seqs, hashes) as w (id, seq, hash)
+    where not exists (
+        select 1 from runs r where r.id = w.id and r.seq = w.seq and r.hash = w.hash
+            and r.status in ('completed', 'failed', 'cancelled')
+            and not exists (select 1 from holds h where h.run = r.k and h.status <> 'settled')
+            and not exists (select 1 from parcels p where p.run = r.k)
+            and not exists (
+                select 1 from runs o where o.project = r.project and o.thread = r.thread
+                    and not o.id = any (ids))
+    ) limit 1;
+    if stale is not null then
+        return;
+    end if;
+    ks := array(select k from runs where id = any (ids));
+    -- Positions go on after the last entry, which therefore stays.
+    select r.id into stale from journal j join runs r on r.k = j.run
+    where j.run = any (ks) and j.position = (select max(position) from journal);
+    if stale is not null then
+        return;
+    end if;
+    now := now_ms(given);
+    insert into archives (n, file, sha256, runs, entries, at)
+    select coalesce(max(n), 0) + 1, path, digest, cardinality(ids),
+        (select sum(one) from unnest(seqs) one), now from archives
+    returning n into num;
+    insert into archived (id, project, thread, seq, hash, archive)
+    select id, project, thread, seq, hash, num from runs where k = any (ks);
+    insert into leaves (position, hash) select position, hash from journal where run = any (ks);
+    insert into archived_keys (project, key, digest, run_id, seq)
+    select x.project, x.key, x.digest, r.id, x.seq from keys x join runs r on r.k = x.run
+    where x.run = any (ks);
+    delete from keys where run = any (ks);
+    delete from holds where run = any (ks);
+    delete from journal where run = any (ks);
+    delete from runs where k = any (ks);
+end
+$$;
