@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,21 @@ class Cluster:
             self.process.wait(_START_S)
             self.process = None
 
+    def crash(self) -> None:
+        """Kill it and everything that belongs to it with SIGKILL, and wait until all are gone."""
+        assert self.process is not None
+        folks = [self.process.pid, *_children(self.process.pid)]
+        for pid in folks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(_START_S)
+        self.process = None
+        # One that is left holds the memory that they shared, and no other server could start.
+        end = time.monotonic() + _START_S
+        while any(_is_there(pid) for pid in folks):
+            assert time.monotonic() < end, "a process of PostgreSQL does not end"
+            time.sleep(0.005)
+
     def url(self, database: str, user: str = "postgres") -> str:
         return f"postgresql:///{database}?host={self.data}&user={user}"
 
@@ -108,6 +123,19 @@ class Cluster:
         with psycopg.connect(self.url(database), autocommit=True) as conn:
             cursor = conn.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(one) for one in found.split()]
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # Nobody may have asked yet how it ended.
 
 
 def _install(root: Path) -> Path:

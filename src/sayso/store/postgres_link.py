@@ -30,6 +30,10 @@ STATEMENT_S = 20.0
 """How long a statement may take, and its wait with it."""
 PATIENCE_S = 30.0
 """After this the socket is shut: the server should have said something by then."""
+RECONNECT_S = 4.0
+"""How long the pool goes on trying to make one connection. It waits twice as long after each try, and
+would, after an outage of a minute, sleep for another; given up, it is begun anew by whoever asks.
+"""
 POOL_MAX = 8
 VERSION_MIN = 140_000
 _DURABLE = ("on", "remote_write", "remote_apply")
@@ -73,6 +77,7 @@ class Link:
             configure=self._configure,
             check=_check,
             timeout=LOCK_S,
+            reconnect_timeout=RECONNECT_S,
             name=f"sayso {address.name}",
         )
 

@@ -1,0 +1,50 @@
+"""Many machines hold the promise: real processes, one PostgreSQL, and something breaks every second.
+
+Four workers, eight clients who start runs and decide, one person who settles doubts. They are
+killed, stopped past their leases, cut off by a network of our own, and the server is restarted and
+killed. What must be so afterwards is in `verdict.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.storm import DECK, Storm, schedule
+from tests.chaos.verdict import hold_against
+from tests.postgres import Cluster, cluster
+
+
+@pytest.fixture
+def own(postgres_home: tuple[Path, Path]) -> Iterator[Cluster]:
+    """A server that the storm may stop."""
+    root, bins = postgres_home
+    with cluster(root, bins, f"chaos-{os.getpid()}-{time.monotonic_ns()}") as found:
+        yield found
+
+
+async def weather(
+    own: Cluster, root: Path, *, runs: int, faults: int, seed: int, every_s: float, **how: object
+) -> dict[str, int]:
+    """Let it blow while these runs are made, and print the figures."""
+    began = time.monotonic()
+    async with Storm(own, root, runs=runs, seed=seed, **how) as storm:
+        storm.begin()
+        await storm.blow(schedule(seed, faults), every_s)
+        healed = await storm.finish(60.0)
+        async with storm.store() as store:
+            figures = await hold_against(store, storm.bank, runs)
+    print(f"seed {seed}: {figures}")
+    print(f"faults: {dict(storm.faults)}; begun {sum(one.lives for one in storm.actors)} times")
+    print(f"{time.monotonic() - began:.1f} s, {healed:.1f} s of them after the last fault")
+    return figures
+
+
+async def test_every_payment_is_made_once_whatever_breaks(own: Cluster, tmp_path: Path) -> None:
+    figures = await weather(own, tmp_path, runs=60, faults=len(DECK), seed=1, every_s=0.7, pace_s=2.0)
+
+    assert figures["paid"] > 30
