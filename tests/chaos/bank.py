@@ -51,7 +51,7 @@ class Bank(World):
         self._bind(ctx.key, _effect(ctx, amount))
 
     def book(self, ctx: Context, amount: int) -> None:
-        """Pay, unless somebody has asked whether it was paid, and was told that it never will be."""
+        """Pay, unless somebody was told that this attempt has not paid and never will."""
         if not self._bind(f"{ctx.key}.{ctx.attempt}", _effect(ctx, amount)):
             raise NotDone("the bank was told not to")
 
@@ -78,7 +78,9 @@ class Bank(World):
 
     def told(self, client: str = "*") -> list[dict[str, Any]]:
         """Read what somebody was told, or everybody."""
-        return [json.loads(line) for one in self.root.glob(f"told.{client}") for line in _lines(one)]
+        return [
+            json.loads(line) for one in self.root.glob(f"told.{client}") for line in _lines(one)
+        ]
 
     def lives(self, worker: str) -> bool:
         """Tell whether a worker's process is there, as somebody who goes to its machine can."""

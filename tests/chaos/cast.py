@@ -114,9 +114,7 @@ async def resolve(part: Part) -> None:
     await _again_and_again(part, [Resolver(part).look])
 
 
-async def _again_and_again(
-    part: Part, do: list[Callable[[Part, Sayso], Awaitable[None]]]
-) -> None:
+async def _again_and_again(part: Part, do: list[Callable[[Part, Sayso], Awaitable[None]]]) -> None:
     while not (part.bank.root / "over").exists():
         try:
             async with part.app(work=False) as app, asyncio.TaskGroup() as group:
@@ -127,9 +125,7 @@ async def _again_and_again(
             await asyncio.sleep(LOOK_S)
 
 
-async def _for_ever(
-    part: Part, app: Sayso, do: Callable[[Part, Sayso], Awaitable[None]]
-) -> None:
+async def _for_ever(part: Part, app: Sayso, do: Callable[[Part, Sayso], Awaitable[None]]) -> None:
     while not (part.bank.root / "over").exists():
         await _told(part, do(part, app))
         await asyncio.sleep(LOOK_S * (0.5 + part.chance.random()))
@@ -163,7 +159,9 @@ async def _start_all(part: Part, app: Sayso) -> None:
 
 async def _decide_some(part: Part, app: Sayso) -> None:
     waiting = [hold for hold in (await app.holds(limit=50)).items if hold.kind == "approval"]
-    for hold in part.chance.sample(waiting, min(4, len(waiting))):
+    # Everybody at the same ones now and then, or few would come at the same time.
+    some = waiting if part.chance.random() < 0.5 else part.chance.sample(waiting, len(waiting))
+    for hold in some[:4]:
         verdict = approve() if part.chance.random() < 0.85 else reject(part.name)
         other = reject(part.name) if verdict == approve() else approve()
         key = f"{part.name} {hold.id} {part.chance.random()}"
@@ -233,9 +231,9 @@ class Resolver:
             return True
         seen, began = doubt.life.seen_at, doubt.started_at
         beats = self._beats.setdefault(doubt.hold.id, set())
-        if doubt.life.state == "alive" and seen is not None and began is not None:
-            if seen > began + timedelta(seconds=TIMEOUT_S + 1):
-                beats.add(round(seen.timestamp() / (LEASE_S / 8)))
+        alive = doubt.life.state == "alive" and seen is not None and began is not None
+        if alive and seen > began + timedelta(seconds=TIMEOUT_S + 1):
+            beats.add(round(seen.timestamp() / (LEASE_S / 8)))
         return len(beats) > 2
 
 

@@ -15,18 +15,28 @@ from typing import Literal
 
 SOCKET = ".s.PGSQL.5432"
 Line = Literal[
-    "whole", "cut", "rst", "blackhole", "half there", "half back", "delay", "trickle", "lose answer"
+    "whole",
+    "cut",
+    "rst",
+    "blackhole",
+    "half there",
+    "half back",
+    "delay",
+    "trickle",
+    "lose answer",
+    "lose question",
 ]
 """How a line is. `cut` and `rst` end every connection, at once and as long as it is so; `blackhole`
 carries nothing, `half there` only what the client says, `half back` only what the server says;
-`lose answer` ends a connection at the next thing that the server says in it.
+`lose answer` ends a connection at the next thing that the server says in it, and `lose question` at
+the next thing that the client does.
 """
 DELAY_S = 0.3
 TRICKLE_BYTES, TRICKLE_S = 64, 0.02
 _TICK_S = 0.02
 _CARRIES = {
-    "there": {"whole", "half there", "delay", "trickle", "lose answer"},
-    "back": {"whole", "half back", "delay", "trickle", "lose answer"},
+    "there": {"whole", "half there", "delay", "trickle", "lose answer", "lose question"},
+    "back": {"whole", "half back", "delay", "trickle", "lose answer", "lose question"},
 }
 
 
@@ -39,7 +49,7 @@ class Proxy:
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self.port = 0
         self.lost = 0
-        """How many connections were ended instead of an answer."""
+        """How many connections were ended instead of an answer, or a question."""
 
     async def __aenter__(self) -> Proxy:
         self._listening = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -114,7 +124,7 @@ class Proxy:
                     if sink.is_closing():
                         return
                     await asyncio.sleep(_TICK_S)
-                if self._line == "lose answer" and way == "back":
+                if self._line == ("lose answer" if way == "back" else "lose question"):
                     self.lost += 1
                     self._end(pair)
                     return

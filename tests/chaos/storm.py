@@ -51,6 +51,8 @@ DECK = (
 )
 """What happens, as often as it is named, before it is shuffled again."""
 WORKERS, CLIENTS = 4, 8
+_OPEN = "where status in ('running', 'suspended')"
+_FINAL = "where status not in ('running', 'suspended')"
 
 
 class Fault(NamedTuple):
@@ -68,7 +70,9 @@ def schedule(seed: int, count: int) -> list[Fault]:
     kinds: list[str] = []
     while len(kinds) < count:
         kinds += chance.sample(DECK, len(DECK))
-    return [Fault(kind, chance.randrange(1000), 0.5 + 3 * chance.random()) for kind in kinds[:count]]
+    return [
+        Fault(kind, chance.randrange(1000), 0.5 + 3 * chance.random()) for kind in kinds[:count]
+    ]
 
 
 class Actor:
@@ -133,9 +137,13 @@ class Storm:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        self.end()
+        await self._stack.aclose()
+
+    def end(self) -> None:
+        """Let nobody go on."""
         for actor in self.actors:
             actor.end()
-        await self._stack.aclose()
 
     async def _add(self, name: str, do: str, *, proxied: bool, **more: Any) -> None:
         proxy = await self._stack.enter_async_context(Proxy(self.cluster.data)) if proxied else None
@@ -175,33 +183,33 @@ class Storm:
 
     async def is_over(self) -> bool:
         """Tell whether all runs were started, and are final."""
-        return await self.count("completed", "failed", "cancelled") == self.runs
-
-    async def count(self, *statuses: str) -> int:
-        """Count the runs of some statuses."""
-        named = ", ".join(f"'{one}'" for one in statuses)
         try:
-            return (await self.execute(f"select count(*) from sayso.runs where status in ({named})"))[
-                0
-            ][0]
+            ((final,),) = await self.execute(f"select count(*) from sayso.runs {_FINAL}")
         except psycopg.Error:
-            return -1  # The server is away.
+            return False  # The server is away.
+        return final == self.runs
 
     async def execute(self, statement: str) -> list[tuple[Any, ...]]:
         return await asyncio.to_thread(
             self.cluster.execute, statement, self.how.get("database", "postgres")
         )
 
-    async def finish(self, patience_s: float) -> float:
-        """Wait until all runs are final; give how long it took."""
-        began = time.monotonic()
+    async def settle(self, patience_s: float) -> bool:
+        """Wait until all runs are final, and tell whether they are."""
+        end = time.monotonic() + patience_s
         while not await self.is_over():
             self._replace_the_dead()
-            if time.monotonic() - began > patience_s:
-                rows = await self.execute("select id, status, owner, seq from sayso.runs where status in ('running', 'suspended')")
-                done = await self.count("completed", "failed", "cancelled")
-                raise AssertionError(f"{done} of {self.runs} runs are final; left: {rows[:20]}")
+            if time.monotonic() > end:
+                return False
             await asyncio.sleep(0.1)
+        return True
+
+    async def finish(self, patience_s: float) -> float:
+        """Wait until all runs are final, and let everybody go home; give how long it took."""
+        began = time.monotonic()
+        if not await self.settle(patience_s):
+            rows = await self.execute(f"select id, status, owner, seq from sayso.runs {_OPEN}")
+            raise AssertionError(f"{len(rows)} runs are not final: {rows[:20]}")
         took = time.monotonic() - began
         (self.bank.root / "over").touch()
         for actor in self.workers:
