@@ -5,9 +5,9 @@ import inspect
 
 import pytest
 
-from tests.postgres import postgres, postgres_home
+from tests.postgres import older_postgres, postgres, postgres_home
 
-__all__ = ["postgres", "postgres_home"]
+__all__ = ["older_postgres", "postgres", "postgres_home"]
 
 
 @pytest.hookimpl(tryfirst=True)
