@@ -82,10 +82,11 @@ class Bank(World):
             json.loads(line) for one in self.root.glob(f"told.{client}") for line in _lines(one)
         ]
 
-    def lives(self, worker: str) -> bool:
-        """Tell whether a worker's process is there, as somebody who goes to its machine can."""
+    def pid(self, worker: str) -> int | None:
+        """Give a worker's process, as somebody who goes to its machine can; None: it is gone."""
         pids = dict(line.split(" ") for line in self.read("workers"))
-        return worker not in pids or Path(f"/proc/{pids[worker]}").exists()
+        pid = int(pids.get(worker, os.getpid()))  # Nobody has heard of it yet.
+        return pid if Path(f"/proc/{pid}").exists() else None
 
 
 def _lines(path: Path) -> list[str]:

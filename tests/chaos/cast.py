@@ -10,8 +10,10 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -44,6 +46,9 @@ class Part:
         self.listen: bool = spec.get("listen", True)
         self.pause_s: float = spec.get("pause_s", 0.6)
         self.sabotage: str = spec.get("sabotage", "")
+        self.sweeps: bool = spec.get("sweeps", True)
+        self.ends_after_s: float | None = spec.get("ends_after_s")
+        """After which time of silence somebody goes and ends a process that a doubt is about."""
 
     def app(self, **options: Any) -> Sayso:
         """Give an app on the store, opened as everybody does, with bounds fit for a test."""
@@ -97,6 +102,8 @@ async def work(part: Part) -> None:
                 await asyncio.sleep(0.01)
             if app._worker is not None:
                 part.bank.write("workers", f"{app._worker.id} {os.getpid()}")
+            if app._sweeper is not None and not part.sweeps:
+                await app._sweeper.stop()
             await serving
             return
         except StoreError as error:
@@ -197,6 +204,7 @@ class Resolver:
         self._part = part
         self._beats: dict[str, set[Any]] = {}
         """By hold, signs of life of its worker after all that its call could take."""
+        self._since: dict[str, float] = {}
 
     async def look(self, part: Part, app: Sayso) -> None:
         for hold in (await app.holds(limit=200)).items:
@@ -227,8 +235,13 @@ class Resolver:
         it has said so twice since the call's time was over, because what it wakes up to comes
         between the two.
         """
-        if not doubt.may_live or not self._part.bank.lives(doubt.worker):
+        pid = self._part.bank.pid(doubt.worker)
+        if not doubt.may_live or pid is None:
             return True
+        since = self._since.setdefault(doubt.hold.id, time.monotonic())
+        ends_after_s = self._part.ends_after_s
+        if ends_after_s is not None and time.monotonic() > since + ends_after_s:
+            os.kill(pid, signal.SIGKILL)
         seen, began = doubt.life.seen_at, doubt.started_at
         beats = self._beats.setdefault(doubt.hold.id, set())
         alive = doubt.life.state == "alive" and seen is not None and began is not None

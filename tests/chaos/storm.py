@@ -15,7 +15,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -204,7 +204,7 @@ class Storm:
             await asyncio.sleep(0.1)
         return True
 
-    async def finish(self, patience_s: float) -> float:
+    async def finish(self, patience_s: float, *, lost: Iterable[Actor] = ()) -> float:
         """Wait until all runs are final, and let everybody go home; give how long it took."""
         began = time.monotonic()
         if not await self.settle(patience_s):
@@ -214,7 +214,11 @@ class Storm:
         (self.bank.root / "over").touch()
         for actor in self.workers:
             actor.signal(signal.SIGTERM)
+        for actor in lost:
+            actor.end()
         for actor in self.actors:
+            if actor in lost:
+                continue
             assert actor.process is not None
             await asyncio.to_thread(actor.process.join, patience_s)
             assert actor.process.exitcode == 0, f"{actor.spec['name']}: {actor.process.exitcode}"

@@ -7,24 +7,14 @@ killed. What must be so afterwards is in `verdict.py`.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.storm import DECK, Storm, schedule
 from tests.chaos.verdict import hold_against
-from tests.postgres import Cluster, cluster
-
-
-@pytest.fixture
-def own(postgres_home: tuple[Path, Path]) -> Iterator[Cluster]:
-    """A server that the storm may stop."""
-    root, bins = postgres_home
-    with cluster(root, bins, f"chaos-{os.getpid()}-{time.monotonic_ns()}") as found:
-        yield found
+from tests.postgres import Cluster
 
 
 async def weather(
