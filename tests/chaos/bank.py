@@ -82,6 +82,10 @@ class Bank(World):
             json.loads(line) for one in self.root.glob(f"told.{client}") for line in _lines(one)
         ]
 
+    def started(self) -> dict[int, str]:
+        """Give the runs that somebody was told are started, by their numbers."""
+        return {one["start"]: one["run"] for one in self.told() if "start" in one}
+
     def pid(self, worker: str) -> int | None:
         """Give a worker's process, as somebody who goes to its machine can; None: it is gone."""
         pids = dict(line.split(" ") for line in self.read("workers"))

@@ -51,6 +51,8 @@ DECK = (
 )
 """What happens, as often as it is named, before it is shuffled again."""
 WORKERS, CLIENTS = 4, 8
+START_S = 60.0
+"""How long it may take to start what is left, once the storm is over."""
 _OPEN = "where status in ('running', 'suspended')"
 _FINAL = "where status not in ('running', 'suspended')"
 
@@ -117,6 +119,7 @@ class Storm:
         """More for every part, `pace_s` for clients, and `database`."""
         self.actors: list[Actor] = []
         self.faults: Counter[str] = Counter()
+        self.began_to_wait = 0.0
         self._under_way: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
@@ -195,8 +198,16 @@ class Storm:
         )
 
     async def settle(self, patience_s: float) -> bool:
-        """Wait until all runs are final, and tell whether they are."""
-        end = time.monotonic() + patience_s
+        """Wait until all runs are final, and tell whether they are. The time counts from when all
+        of them were started.
+        """
+        end = time.monotonic() + START_S
+        while len(self.bank.started()) < self.runs:
+            self._replace_the_dead()
+            assert time.monotonic() < end, "not everything is started"
+            await asyncio.sleep(0.1)
+        self.began_to_wait = time.monotonic()
+        end = self.began_to_wait + patience_s
         while not await self.is_over():
             self._replace_the_dead()
             if time.monotonic() > end:
@@ -205,12 +216,13 @@ class Storm:
         return True
 
     async def finish(self, patience_s: float, *, lost: Iterable[Actor] = ()) -> float:
-        """Wait until all runs are final, and let everybody go home; give how long it took."""
-        began = time.monotonic()
+        """Wait until all runs are final, and let everybody go home; give how long it took once all
+        were started.
+        """
         if not await self.settle(patience_s):
             rows = await self.execute(f"select id, status, owner, seq from sayso.runs {_OPEN}")
             raise AssertionError(f"{len(rows)} runs are not final: {rows[:20]}")
-        took = time.monotonic() - began
+        took = time.monotonic() - self.began_to_wait
         (self.bank.root / "over").touch()
         for actor in self.workers:
             actor.signal(signal.SIGTERM)

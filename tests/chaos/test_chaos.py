@@ -30,13 +30,16 @@ async def weather(
             figures = await hold_against(store, storm.bank, runs)
     print(f"seed {seed}: {figures}")
     print(f"faults: {dict(storm.faults)}; begun {sum(one.lives for one in storm.actors)} times")
-    print(f"{time.monotonic() - began:.1f} s, {healed:.1f} s of them after the last fault")
+    print(
+        f"{time.monotonic() - began:.1f} s, {healed:.1f} s of them when all was mended and started"
+    )
     return figures
 
 
+@pytest.mark.timeout(240)  # It is a matter of seconds where nobody else is at work.
 async def test_every_payment_is_made_once_whatever_breaks(own: Cluster, tmp_path: Path) -> None:
     figures = await weather(
-        own, tmp_path, runs=60, faults=len(DECK), seed=1, every_s=0.7, pace_s=2.0
+        own, tmp_path, runs=60, faults=len(DECK), seed=1, every_s=0.7, pace_s=1.4
     )
 
     assert figures["paid"] > 30
@@ -46,7 +49,7 @@ async def test_every_payment_is_made_once_whatever_breaks(own: Cluster, tmp_path
 async def test_two_thousand_payments_are_made_once_whatever_breaks(
     own: Cluster, tmp_path: Path
 ) -> None:
-    figures = await weather(own, tmp_path, runs=2000, faults=1200, seed=7, every_s=1.0, pace_s=1.2)
+    figures = await weather(own, tmp_path, runs=2000, faults=1200, seed=7, every_s=1.0, pace_s=1.5)
 
     assert figures["doubts"] > 0
     assert figures["taken over (lease)"] > 0

@@ -59,6 +59,7 @@ async def forget(storm: Storm, wanted: bool) -> None:
         await asyncio.sleep(0.3)
 
 
+@pytest.mark.timeout(240)
 async def test_with_all_that_broken_for_ever_everything_comes_to_its_end(
     own: Cluster, tmp_path: Path
 ) -> None:
