@@ -1,7 +1,5 @@
 """The storm: one fault after another against everybody who takes part, by a schedule from a seed.
 
-    python -m tests.chaos.storm --runs 2000 --seed 7
-
 The schedule is the same for the same seed; what the processes are at meanwhile is not, and what
 they come to must not depend on it.
 """
@@ -234,7 +232,18 @@ class Storm:
             assert actor.process is not None
             await asyncio.to_thread(actor.process.join, patience_s)
             assert actor.process.exitcode == 0, f"{actor.spec['name']}: {actor.process.exitcode}"
+        await self._check_retired()
         return took
+
+    async def _check_retired(self) -> None:
+        """See that whoever has left in good order has left nothing behind."""
+        pids = {
+            str(one.process.pid) for one in self.workers if one.process and not one.process.exitcode
+        }
+        left = {name for name, pid in map(str.split, self.bank.read("workers")) if pid in pids}
+        known = {name for (name,) in await self.execute("select id from sayso.workers")}
+        assert left, "nobody has left"
+        assert not known & left, f"workers that have left are still known: {known & left}"
 
     def _replace_the_dead(self) -> None:
         for actor in self.actors:

@@ -78,6 +78,7 @@ async def _life(shelter: Shelter, world: World, kind: Kind, at: int, **shape: bo
     fuse = Fuse(at, blow=lambda: _die(world, fuse))
     store = await shelter.open(world.root)
     await tell(store, world, fuse, kind, **shape)
+    await store.close()
     world.write("points", json.dumps(fuse.names))
 
 

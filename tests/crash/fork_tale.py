@@ -47,6 +47,7 @@ async def _life(shelter: Shelter, world: World, tale: str, at: int) -> None:
     fuse = Fuse(at, blow=lambda: _die(world, fuse))
     store = await shelter.open(world.root)
     await tell(store, world, fuse, tale)
+    await store.close()
     world.write("points", json.dumps(fuse.names))
 
 

@@ -31,8 +31,8 @@ STATEMENT_S = 20.0
 PATIENCE_S = 30.0
 """After this the socket is shut: the server should have said something by then."""
 RECONNECT_S = 4.0
-"""How long the pool goes on with one attempt to connect, before it begins anew. It waits twice as long
-after each try: after an outage of a minute it would sleep for another.
+"""How long the pool goes on with one attempt to connect, before it begins anew. It waits twice as
+long after each try: after an outage of a minute it would sleep for another.
 """
 POOL_MAX = 8
 VERSION_MIN = 140_000
