@@ -220,7 +220,7 @@ class Rescuing(Delegate):
             self.under_way -= 1
 
 
-async def test_what_a_dead_worker_has_left_is_taken_over_beside_each_other_from_several_sides(
+async def test_what_a_dead_worker_has_left_is_taken_over_from_several_sides(
     place: Place,
 ) -> None:
     """Or hundreds of runs would wait in line, and every sweeper stand at the same end of it."""
