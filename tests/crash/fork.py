@@ -1,10 +1,11 @@
 """Stop a real process at every point and every pair of points, and let fresh ones carry on.
 
-    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings] [--plan]
+    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings] [--plan] [--in ADDRESS] [--step N]
 
 One process with everything imported forks a child for each life; the child tells the story and
-kills itself with SIGKILL at its point. The next life finds only what is on disk. Prints one JSON
-line a case: the points of each life, how it died, and what the world looks like at the end.
+kills itself with SIGKILL at its point. The next life finds only what is on disk, or with `--in`
+in a database of that address. `--step` keeps to every so many points. Prints one JSON line a case:
+the points of each life, how it died, and what the world looks like at the end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from sayso.domain import codec
 from sayso.store import chain
+from sayso.store.base import Store
 from sayso.store.journal import read_journal, replay
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.fuse import Fuse, kill_me
@@ -28,23 +30,55 @@ from tests.crash.story import RUN, Kind, World, make_agent, tell
 LIVES_MAX = 4
 
 
-def live(db: Path, world: World, kind: Kind, at: int, **shape: bool) -> int:
+class Shelter:
+    """Where the store of each case is: a file of its own, or a schema of its own in a database."""
+
+    def __init__(self, root: Path, argv: list[str]) -> None:
+        self._template = root / "template.db"
+        self._address = argv[argv.index("--in") + 1] if "--in" in argv else ""
+        self._cases = 0
+
+    def make(self, folder: Path) -> None:
+        """Make it ready for a case."""
+        self._cases += 1
+        if not self._address:
+            if not self._template.exists():
+                asyncio.run(_make(self._template))
+            shutil.copy(self._template, folder / "story.db")
+
+    async def open(self, folder: Path) -> Store:
+        """Open the store of the case that it was made ready for."""
+        if not self._address:
+            return await SqliteStore.open(folder / "story.db")
+        from sayso.store.postgres import PostgresStore
+
+        return await PostgresStore.open(
+            self._address, schema=f"case_{self._cases}", listen=False, proof_dir=str(folder)
+        )
+
+
+async def _make(template: Path) -> None:
+    await (await SqliteStore.open(template)).close()
+
+
+def live(shelter: Shelter, world: World, kind: Kind, at: int, **shape: bool) -> int:
     """Fork one life that dies at a point (0: never); give its wait status."""
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
     code = 70
     try:
-        asyncio.run(_life(db, world, kind, at, **shape))
+        asyncio.run(_life(shelter, world, kind, at, **shape))
         code = 0
     finally:
         os._exit(code)
 
 
-async def _life(db: Path, world: World, kind: Kind, at: int, **shape: bool) -> None:
+async def _life(shelter: Shelter, world: World, kind: Kind, at: int, **shape: bool) -> None:
     fuse = Fuse(at, blow=lambda: _die(world, fuse))
-    store = await SqliteStore.open(db)
+    store = await shelter.open(world.root)
     await tell(store, world, fuse, kind, **shape)
+    await store.close()
     world.write("points", json.dumps(fuse.names))
 
 
@@ -53,9 +87,9 @@ def _die(world: World, fuse: Fuse) -> None:
     kill_me()
 
 
-async def inspect(db: Path) -> dict[str, Any]:
+async def inspect(shelter: Shelter, folder: Path) -> dict[str, Any]:
     """Look at what the store says once everything is over."""
-    store = await SqliteStore.open(db)
+    store = await shelter.open(folder)
     try:
         row = await store.load(RUN)
         if row is None:
@@ -72,21 +106,20 @@ async def inspect(db: Path) -> dict[str, Any]:
         await store.close()
 
 
-def run_case(root: Path, template: Path, kind: Kind, crashes: list[int], **shape: bool) -> Any:
+def run_case(root: Path, shelter: Shelter, kind: Kind, crashes: list[int], **shape: bool) -> Any:
     folder = root / f"{kind}-{'-'.join(map(str, crashes))}"
     folder.mkdir()
-    db = folder / "story.db"
-    shutil.copy(template, db)
+    shelter.make(folder)
     world = World(folder)
     deaths: list[str] = []
     for at in [*crashes, *([0] * (LIVES_MAX - len(crashes)))]:
-        status = live(db, world, kind, at, **shape)
+        status = live(shelter, world, kind, at, **shape)
         if os.WIFSIGNALED(status):
             deaths.append(signal.Signals(os.WTERMSIG(status)).name)
             continue
         deaths.append(f"exit {os.WEXITSTATUS(status)}")
         break
-    found = asyncio.run(inspect(db))
+    found = asyncio.run(inspect(shelter, folder))
     found |= {
         "kind": kind,
         "crashes": crashes,
@@ -107,25 +140,21 @@ def main() -> None:
     root = Path(sys.argv[2])
     pairs = "--pairs" in sys.argv
     shape = {name: f"--{name}" in sys.argv for name in ("siblings", "plan")}
-    template = root / "template.db"
-
-    async def make() -> None:
-        await (await SqliteStore.open(template)).close()
-
-    asyncio.run(make())
+    step = int(sys.argv[sys.argv.index("--step") + 1]) if "--step" in sys.argv else 1
+    shelter = Shelter(root, sys.argv)
     # Everything a life needs is imported, and every schema made, before the first fork.
     warm_up = Fuse()
     for tool in make_agent(kind, World(root), warm_up).tools.values():
         tool.spec()
 
     def case(*crashes: int) -> Any:
-        found = run_case(root, template, kind, list(crashes), **shape)
+        found = run_case(root, shelter, kind, list(crashes), **shape)
         print(json.dumps(found), flush=True)
         return found
 
     whole = case()
     total = len(whole["points"][0])
-    for first in range(1, total + 1):
+    for first in range(1, total + 1, step):
         single = case(first)
         if pairs:
             for second in range(1, len(single["points"][-1]) + 1):

@@ -1,9 +1,10 @@
 """Stop a real process at every point of a tale, and let fresh ones carry on.
 
-    python -m tests.crash.fork_tale TALE FOLDER [--pairs] [--at NAME]
+    python -m tests.crash.fork_tale TALE FOLDER [--pairs] [--at NAME] [--in ADDRESS] [--step N]
 
 Like `fork.py`, for the tales of `tale.py`, which have several runs. `--at` keeps to points whose
-name begins so. With `--every`, one more case dies at every such point, one a life.
+name begins so, and `--step` to every so many of them. With `--every`, one more case dies at every
+such point, one a life.
 """
 
 from __future__ import annotations
@@ -21,31 +22,32 @@ from sayso.domain import codec
 from sayso.store import chain
 from sayso.store.base import RunQuery, Store
 from sayso.store.journal import read_journal, replay
-from sayso.store.sqlite import SqliteStore
 from sayso.testing.fuse import Fuse, kill_me
+from tests.crash.fork import Shelter
 from tests.crash.story import World
 from tests.crash.tale import EFFECTS, make_cast, tell
 
 LIVES_MAX = 12
 
 
-def live(db: Path, world: World, tale: str, at: int) -> int:
+def live(shelter: Shelter, world: World, tale: str, at: int) -> int:
     """Fork one life that dies at a point (0: never); give its wait status."""
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
     code = 70
     try:
-        asyncio.run(_life(db, world, tale, at))
+        asyncio.run(_life(shelter, world, tale, at))
         code = 0
     finally:
         os._exit(code)
 
 
-async def _life(db: Path, world: World, tale: str, at: int) -> None:
+async def _life(shelter: Shelter, world: World, tale: str, at: int) -> None:
     fuse = Fuse(at, blow=lambda: _die(world, fuse))
-    store = await SqliteStore.open(db)
+    store = await shelter.open(world.root)
     await tell(store, world, fuse, tale)
+    await store.close()
     world.write("points", json.dumps(fuse.names))
 
 
@@ -79,29 +81,28 @@ async def inspect(store: Store, world: World) -> dict[str, Any]:
     }
 
 
-async def _inspect(db: Path, world: World) -> dict[str, Any]:
-    store = await SqliteStore.open(db)
+async def _inspect(shelter: Shelter, world: World) -> dict[str, Any]:
+    store = await shelter.open(world.root)
     try:
         return await inspect(store, world)
     finally:
         await store.close()
 
 
-def run_case(root: Path, template: Path, tale: str, crashes: list[int]) -> Any:
+def run_case(root: Path, shelter: Shelter, tale: str, crashes: list[int]) -> Any:
     folder = root / f"{tale}-{'-'.join(map(str, crashes))}"
     folder.mkdir()
-    db = folder / "tale.db"
-    shutil.copy(template, db)
+    shelter.make(folder)
     world = World(folder)
     deaths: list[str] = []
     for at in [*crashes, *([0] * (LIVES_MAX - len(crashes)))]:
-        status = live(db, world, tale, at)
+        status = live(shelter, world, tale, at)
         if os.WIFSIGNALED(status):
             deaths.append(signal.Signals(os.WTERMSIG(status)).name)
             continue
         deaths.append(f"exit {os.WEXITSTATUS(status)}")
         break
-    found = asyncio.run(_inspect(db, world))
+    found = asyncio.run(_inspect(shelter, world))
     points = [json.loads(line) for line in world.read("points")]
     found |= {"tale": tale, "crashes": crashes, "deaths": deaths, "points": points}
     shutil.rmtree(folder)
@@ -111,19 +112,15 @@ def run_case(root: Path, template: Path, tale: str, crashes: list[int]) -> Any:
 def main() -> None:
     tale, root = sys.argv[1], Path(sys.argv[2])
     at = sys.argv[sys.argv.index("--at") + 1] if "--at" in sys.argv else ""
-    template = root / "template.db"
-
-    async def make() -> None:
-        await (await SqliteStore.open(template)).close()
-
-    asyncio.run(make())
+    step = int(sys.argv[sys.argv.index("--step") + 1]) if "--step" in sys.argv else 1
+    shelter = Shelter(root, sys.argv)
     # Everything a life needs is imported, and every schema made, before the first fork.
     for agent in make_cast(tale, World(root), Fuse()):
         for tool in agent.tools.values():
             tool.spec()
 
     def case(*crashes: int) -> Any:
-        found = run_case(root, template, tale, list(crashes))
+        found = run_case(root, shelter, tale, list(crashes))
         print(json.dumps(found), flush=True)
         return found
 
@@ -131,7 +128,7 @@ def main() -> None:
         return [n for n, name in enumerate(found["points"][-1], 1) if name.startswith(at)]
 
     whole = case()
-    for first in places(whole):
+    for first in places(whole)[::step]:
         single = case(first)
         if "--pairs" in sys.argv:
             for second in places(single):

@@ -1,8 +1,9 @@
 """Stop the process at every append and around every effect, once and twice over.
 
 What must come of it is written down here by hand, for each effect a tool can have, and not
-computed by the code under test. On SQLite real processes are killed with SIGKILL (`fork.py`); in
-memory a fuse stands for the process, and a clock that jumps stands for its lease.
+computed by the code under test. On SQLite real processes are killed with SIGKILL (`fork.py`), and
+in `test_crash_postgres.py` on PostgreSQL; in memory a fuse stands for the process, and a clock that
+jumps stands for its lease.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,31 +44,35 @@ STARTED = {"after call.started", "before the payment"}
 PAID = {"after the payment", "before call.finished"}
 
 
-def phase(points: list[str], *, in_memory: bool = False) -> str:
-    """Say where a life ended, from the points it passed."""
+def phases(points: list[str], store: str = "sqlite") -> tuple[str, ...]:
+    """Say where a life ended, from the points it passed; all of them if nobody can tell."""
     last = points[-1]
     if last in STARTED:
-        return "started"
+        return ("started",)
     if last in PAID:
-        return "paid"
+        return ("paid",)
     # The next turn is handed over in the same breath as the result, and neither is committed yet.
-    # A store in memory outlives its user, so that there the result is as good as committed.
+    # A store in memory outlives its user, so that there the result is as good as committed; in a
+    # database it is if it has left the process by then.
     unsaid = "before call.finished" in points and "after call.finished" not in points
     same_breath = unsaid and last == "before turn.taken + run.completed"
-    return "paid" if same_breath and not in_memory else "quiet"
+    where = {"memory": ("quiet",), "sqlite": ("paid",), "postgres": ("quiet", "paid")}
+    return where[store] if same_breath else ("quiet",)
 
 
-def judge(kind: Kind, found: dict[str, Any], *, in_memory: bool = False) -> None:
+def judge(kind: Kind, found: dict[str, Any], store: str = "sqlite") -> None:
     """Hold what happened against what must happen."""
     lives: list[list[str]] = found["points"]
-    died = [phase(points, in_memory=in_memory) for points in lives[: len(found["crashes"])]]
-    extra = sum(EXPECTED[kind][where][0] for where in died)
-    asked = sum(EXPECTED[kind][where][1] for where in died)
+    died = [phases(points, store) for points in lives[: len(found["crashes"])]]
+    ways = [[EXPECTED[kind][one] for one in where] for where in died]
+    came_to = (len(found["payments"]) - 1, len(set(found["doubts"])))
+    may_come_to = {
+        (sum(one[0] for one in way), sum(one[1] for one in way)) for way in product(*ways)
+    }
     case = f"{kind} died at {[points[-1] for points in lives[: len(found['crashes'])]]}: {found}"
 
     assert found["status"] == "completed", case
-    assert len(found["payments"]) == 1 + extra, case
-    assert len(set(found["doubts"])) == asked, case
+    assert came_to in may_come_to, case
     assert found["replays"], case
     decided = {line for line in found["acknowledged"] if line.startswith("decide")}
     assert found["types"].count("hold.settled.1") >= len(decided), case
@@ -78,7 +84,6 @@ def run_forks(kind: Kind, folder: Path, *options: str) -> list[dict[str, Any]]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=110,
         check=False,
     )
     assert made.returncode == 0, made.stderr
@@ -101,8 +106,8 @@ def test_killed_anywhere_once_or_twice_it_pays_once(kind: Kind, shm_path: Path) 
         assert found["deaths"][-1] == "exit 0", found
         judge(kind, found)
     # A run that never came to the dangerous places has tested nothing.
-    reached = Counter(phase(found["points"][0]) for found in cases if found["crashes"])
-    assert set(reached) == {"quiet", "started", "paid"}
+    reached = {where for found in cases if found["crashes"] for where in phases(found["points"][0])}
+    assert reached == {"quiet", "started", "paid"}
 
 
 def test_killed_among_siblings_every_call_has_one_outcome(shm_path: Path) -> None:
@@ -141,7 +146,7 @@ def test_killed_among_items_nothing_of_a_plan_is_repeated(kind: Kind, shm_path: 
         # A look that was under way may be repeated, one that was finished never.
         assert len(found["looks"]) <= 1 + len(found["crashes"]), found
     killed = [points for found in cases for points in found["points"][: len(found["crashes"])]]
-    reached = {phase(points) for points in killed}
+    reached = {where for points in killed for where in phases(points)}
     assert reached == {"quiet", "started", "paid"}
 
 
@@ -211,7 +216,7 @@ async def test_a_blown_fuse_in_memory_comes_to_the_same(kind: Kind, tmp_path: Pa
         folder = tmp_path / "-".join(map(str, ("case", *crashes)))
         folder.mkdir()
         found = await tell_in_memory(kind, World(folder), list(crashes))
-        judge(kind, found, in_memory=True)
+        judge(kind, found, "memory")
         return found
 
     total = len((await case())["points"][0])

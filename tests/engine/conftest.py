@@ -15,14 +15,25 @@ from .kit import Place, World
 
 KINDS = ["memory", "sqlite"]
 IN_POSTGRES = {
+    "test_blocking",
+    "test_child_ends",
+    "test_commands",
+    "test_conflicts",
     "test_cycle",
     "test_dispatch",
     "test_doubt",
+    "test_durable_await",
     "test_effects",
     "test_fail_closed",
     "test_grants",
+    "test_many_holds",
+    "test_may_live",
+    "test_messages",
     "test_overtaken",
+    "test_parallel",
+    "test_people_races",
     "test_races",
+    "test_sweeper",
     "test_takeover",
 }
 """What rests on the store the most, as far as it is quick enough for every change."""

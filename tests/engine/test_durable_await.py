@@ -171,6 +171,9 @@ async def test_of_two_answers_before_the_waiter_wakes_the_first_stands(
                 app.decide(hold, verdicts[1], by="mira"),
                 return_exceptions=True,
             )
+            if stage.place.kind == "postgres" and isinstance(two, HoldView):
+                # Which of two is the first is for the server to say.
+                first, one, two = "no" if first == "yes" else "yes", two, one
             assert isinstance(one, HoldView)
             assert isinstance(two, AlreadyDecided)
             assert two.decision == one.decision

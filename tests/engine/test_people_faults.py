@@ -799,7 +799,7 @@ async def test_votes_stay_behind_when_a_run_moves(
     place: Place, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, new_key())
-    there = Place(place.kind, tmp_path / "there")
+    there = place.another(tmp_path / "there")
     async with place.app(payer(place), policy=TWO) as app:
         await staff(app, "ann", "bob")
         hold = await held(run := await app.start("teller", "Pay", by="mira"))

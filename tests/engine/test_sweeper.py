@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from sayso.store.base import PAGE_MAX, Appended, Store, Write
 from sayso.testing import call, say
 from sayso.testing.contract.case import write
 
-from .kit import Delegate, Place, agent, completed, held
+from .kit import Delegate, Place, agent, completed, held, tags
 
 BY_HAND = Bounds(look_s=600.0)
 GONE = "worker_gone"
@@ -197,3 +197,57 @@ async def test_people_decide_while_many_expire(place: Place) -> None:
 
         assert not sweeping.done()
         assert await sweeping == len(runs)
+
+
+class Rescuing(Delegate):
+    """A store that notes in what order runs are taken over, and how many at a time."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.order: list[str] = []
+        self.under_way = 0
+        self.most = 0
+
+    async def append(self, *writes: Write) -> Appended:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if "run.taken_over" not in tags(writes):
+            return await self.inner.append(*writes)
+        self.order.append(writes[0].run)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            return await self.inner.append(*writes)
+        finally:
+            self.under_way -= 1
+
+
+async def test_what_a_dead_worker_has_left_is_taken_over_from_several_sides(
+    place: Place,
+) -> None:
+    """Or hundreds of runs would wait in line, and every sweeper stand at the same end of it."""
+    made: list[Rescuing] = []
+
+    def wrap(store: Store) -> Rescuing:
+        made.append(Rescuing(store))
+        return made[-1]
+
+    count = 6 * AT_ONCE
+    async with place.app(agent([say("x")]), bounds=BY_HAND, work=False) as app:
+        runs = [await app.start("teller", "x", by="mira") for _ in range(count)]
+    async with opened(place) as store:
+        await store.beat(GONE)
+        assert len(await store.claim(GONE, limit=count)) == count
+    async with AsyncExitStack() as stack:
+        apps = [
+            await stack.enter_async_context(place.app(agent([say("x")]), wrap=wrap, bounds=BY_HAND))
+            for _ in range(3)
+        ]
+        place.clock.advance("1m")
+        for app in apps:
+            assert app._worker is not None
+            await app.store.beat(app._worker.id)
+        await asyncio.gather(*(app.sweep() for app in apps))
+
+        for run in runs:
+            await completed(apps[0].run(run.id))
+    assert max(store.most for store in made) >= AT_ONCE
+    assert len({store.order[0] for store in made}) > 1

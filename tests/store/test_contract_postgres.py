@@ -1,4 +1,4 @@
-"""The store contract over PostgreSQL."""
+"""The store contract over PostgreSQL, of both versions that are tested."""
 
 import pytest
 
@@ -6,18 +6,25 @@ from sayso.store.base import Store
 from sayso.store.postgres import PostgresStore
 from sayso.testing import FakeClock
 from sayso.testing.contract import StoreContract
-from tests.postgres import Cluster
+from tests.postgres import NEWEST, OLDER, Cluster
 
 
 class TestPostgres(StoreContract):
     listen = True
+    server = "postgres"
+    version = NEWEST
     opened_with: FakeClock | None = None
 
     @pytest.fixture(autouse=True)
-    def _cluster(self, postgres: Cluster, tmp_path):
-        self.cluster, self.proofs, self.schemas = postgres, str(tmp_path), list[str]()
+    def _cluster(self, request: pytest.FixtureRequest, tmp_path):
+        self.cluster: Cluster = request.getfixturevalue(self.server)
+        self.proofs, self.schemas = str(tmp_path), list[str]()
         yield
-        postgres.drop(*self.schemas)
+        self.cluster.drop(*self.schemas)
+
+    def test_it_is_the_version_that_it_should_be(self) -> None:
+        ((number,),) = self.cluster.execute("select current_setting('server_version_num')::int")
+        assert number // 10_000 == self.version
 
     async def open_store(self, clock: FakeClock) -> Store:
         if self.opened_with is not clock:
@@ -35,3 +42,8 @@ class TestPostgres(StoreContract):
 class TestPostgresWithoutItsEar(TestPostgres):
     is_deaf = True
     listen = False
+
+
+class TestOlderPostgres(TestPostgres):
+    server = "older_postgres"
+    version = OLDER

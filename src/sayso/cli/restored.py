@@ -52,7 +52,7 @@ def restored(*, store: Place, app: Sayso | None, anyway: bool, as_json: bool) ->
         return
     if done is None:
         click.echo(
-            f"{plain(store.name)}: nothing shows that it was restored or copied; --anyway acts as if.",
+            f"{plain(store.name)}: nothing shows that it was restored; --anyway acts as if.",
             err=True,
         )
         return

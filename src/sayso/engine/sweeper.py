@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from zlib import crc32
 
 from sayso.domain import events as e
 from sayso.domain import settling
@@ -27,8 +28,8 @@ log = logging.getLogger("sayso")
 PAGES_MAX = 200
 """No sweep is longer; what is left then is for the next one."""
 AT_ONCE = 16
-"""So many runs expire beside each other, and share commits. More would be done sooner, and keep
-whoever decides meanwhile waiting for longer.
+"""So many runs are seen to beside each other, and share commits. More would be done sooner, and
+keep whoever decides meanwhile waiting for longer.
 """
 
 
@@ -64,26 +65,28 @@ class Sweeper:
 
     async def _expire_page(self, skip: int) -> tuple[int, int]:
         page = await self._parts.store.due(skip=skip)
-        return len(page), await self._expire_all(page)
+        return len(page), await self._each(
+            (run_id, partial(self._expire, run_id)) for run_id in page
+        )
 
-    async def _expire_all(self, run_ids: list[str]) -> int:
-        """Expire what is due in these runs, a few at a time; say in how many something was. What
-        the store cannot do ends it, once what is under way is over.
+    async def _each(self, work: Iterable[tuple[str, Callable[[], Awaitable[bool]]]]) -> int:
+        """See to these runs, a few at a time; say in how many something was done. What the store
+        cannot do ends it, once what is under way is over.
         """
-        left, done, failed = iter(run_ids), list[bool](), list[StoreError]()
+        left, done, failed = iter(work), list[bool](), list[StoreError]()
 
-        async def expire_some() -> None:
-            for run_id in left:
+        async def do_some() -> None:
+            for run_id, do in left:
                 try:
-                    done.append(await self._apart(run_id, self._expire(run_id)))
+                    done.append(await self._apart(run_id, do()))
                 except StoreError as error:
                     failed.append(error)
                 if failed:
                     return
 
         async with asyncio.TaskGroup() as group:
-            for _ in run_ids[:AT_ONCE]:
-                group.create_task(expire_some())
+            for _ in range(AT_ONCE):
+                group.create_task(do_some())
         if failed:
             raise failed[0]
         return sum(done)
@@ -92,8 +95,12 @@ class Sweeper:
         # Runs of other agents cannot be gone on with here, so they need not be read.
         agents = [agent for agent in self._parts.drivers if worker.could_take(agent)]
         page = await self._parts.store.lost(agents=agents, skip=skip)
-        done = [await self._apart(lost.run_id, self._rescue(worker, lost)) for lost in page]
-        return len(page), sum(done)
+        # Whoever sweeps at the same time begins elsewhere, or all but one would always be too late.
+        first = crc32(worker.id.encode()) % (len(page) or 1)
+        lost = (*page[first:], *page[:first])
+        return len(page), await self._each(
+            (one.run_id, partial(self._rescue, worker, one)) for one in lost
+        )
 
     async def _apart(self, run_id: str, work: Awaitable[bool]) -> bool:
         try:

@@ -42,6 +42,10 @@ STATEMENT_S = 20.0
 """How long a statement may take, and its wait with it."""
 PATIENCE_S = 30.0
 """After this the socket is shut: the server should have said something by then."""
+RECONNECT_S = 4.0
+"""How long the pool goes on with one attempt to connect, before it begins anew. It waits twice as
+long after each try: after an outage of a minute it would sleep for another.
+"""
 POOL_MAX = 8
 VERSION_MIN = 140_000
 _DURABLE = ("on", "remote_write", "remote_apply")
@@ -107,6 +111,8 @@ class Link:
             configure=self._configure,
             check=_check,
             timeout=LOCK_S,
+            reconnect_timeout=RECONNECT_S,
+            reconnect_failed=_begin_anew,
             name=f"sayso {address.name}",
         )
 
@@ -317,6 +323,15 @@ async def _check(conn: Conn) -> None:
     poll.register(conn.fileno(), select.POLLIN)
     if poll.poll(0):
         await AsyncConnectionPool.check_connection(conn)
+
+
+async def _begin_anew(pool: AsyncConnectionPool[Conn]) -> None:
+    """Put a new attempt to connect in the place of one that a pool has given up. It makes one only
+    when it grows, and not for those who wait in it already.
+    """
+    least, most = pool.min_size, pool.max_size
+    await pool.resize(least + 1, max(least + 1, most))
+    await pool.resize(least, most)
 
 
 def _sever(conn: Conn) -> None:
