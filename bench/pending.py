@@ -16,7 +16,7 @@ from bench.measure import at_once, quantile, timed_ms
 from bench.report import Report, number
 from bench.size import Size
 from sayso import Sayso, approve
-from sayso.store.base import HoldQuery
+from sayso.store.query import HoldQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import FakeClock
 

@@ -38,7 +38,7 @@ from sayso.given import (
     look_for_ring,
 )
 from sayso.store.admit import page_size
-from sayso.store.base import HoldQuery
+from sayso.store.query import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
 from sayso.store.words import read_search
 from sayso.wired import Wired

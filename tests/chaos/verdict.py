@@ -7,8 +7,9 @@ from typing import Any
 
 from sayso.domain import events as e
 from sayso.domain.hold import Answered, Approved, Decision, hold_id
-from sayso.store.base import RunQuery, Store
+from sayso.store.base import Store
 from sayso.store.journal import read_journal, recorded
+from sayso.store.query import RunQuery
 from tests.chaos.bank import TOOLS, Bank
 from tests.engine.judge import judge
 

@@ -20,8 +20,9 @@ from typing import Any
 
 from sayso.domain import codec
 from sayso.store import chain
-from sayso.store.base import RunQuery, Store
+from sayso.store.base import Store
 from sayso.store.journal import read_journal, replay
+from sayso.store.query import RunQuery
 from sayso.testing.fuse import Fuse, kill_me
 from tests.crash.fork import Shelter
 from tests.crash.story import World

@@ -18,8 +18,9 @@ from sayso.domain.hold import Approved, Expired, Rejected, Withdrawn
 from sayso.domain.recorded import Recorded
 from sayso.domain.value import SAYSO
 from sayso.store.audit import verify
-from sayso.store.base import RunQuery, Store
+from sayso.store.base import Store
 from sayso.store.journal import read_journal, recorded, replay
+from sayso.store.query import RunQuery
 
 from .kit import World
 

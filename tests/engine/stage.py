@@ -25,8 +25,9 @@ from sayso import (
 )
 from sayso.domain import codec
 from sayso.store.audit import verify
-from sayso.store.base import RunQuery, Store
+from sayso.store.base import Store
 from sayso.store.journal import replay
+from sayso.store.query import RunQuery
 from sayso.testing import ScriptedModel, call, say
 
 from .kit import PATIENCE_S, Place

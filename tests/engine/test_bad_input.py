@@ -48,7 +48,8 @@ from sayso.errors import (
     UnknownRun,
     WrongVerdict,
 )
-from sayso.store.base import HoldQuery, RunQuery, Store
+from sayso.store.base import Store
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.testing import call, say
 
 from .judge import judge

@@ -1187,7 +1187,7 @@ async def test_a_gated_call_whose_run_is_cancelled_before_it_is_asked_about_was_
 
 
 async def _runs(app: Sayso) -> Any:
-    from sayso.store.base import RunQuery
+    from sayso.store.query import RunQuery
 
     return await app.store.runs(RunQuery())
 

@@ -35,9 +35,9 @@ from sayso import (
 )
 from sayso.domain import codec
 from sayso.errors import AlreadyDecided, Refused, RunFinished, WrongVerdict
-from sayso.store.base import RunQuery
 from sayso.store.journal import replay
 from sayso.store.memory import MemoryStore
+from sayso.store.query import RunQuery
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.simulation import Plan, VirtualClock, delayed, run_virtual
 from tests.engine.test_interleavings import Lawless

@@ -19,7 +19,7 @@ from sayso import Notice, Policy, Require, Rule, Sayso, answer, approve, reject,
 from sayso.engine import courier
 from sayso.engine.parcel import parcel_id
 from sayso.errors import BadSetup
-from sayso.store.base import HoldQuery
+from sayso.store.query import HoldQuery
 from sayso.testing import call, say
 
 from .kit import Delegate, Place, agent, completed, held, until

@@ -61,7 +61,8 @@ from sayso.errors import (
     WorkerMayLive,
     WrongVerdict,
 )
-from sayso.store.base import HoldQuery, Write
+from sayso.store.base import Write
+from sayso.store.query import HoldQuery
 from sayso.testing import ScriptedModel, call, say
 
 from .judge import judge

@@ -20,7 +20,8 @@ from sayso.domain.value import Principal
 from sayso.engine.restore import Restored, recover
 from sayso.errors import BadValue, StoreRestored
 from sayso.store.audit import verify
-from sayso.store.base import RunQuery, Store
+from sayso.store.base import Store
+from sayso.store.query import RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import call, say
 from tests.postgres import Cluster

@@ -10,8 +10,8 @@ import pytest
 from sayso import Agent, Bounds, Principal, answer, approve, ask_user, reject, tool
 from sayso.engine.retain import Retained
 from sayso.errors import BadValue, NotAllowed
-from sayso.store.base import HoldQuery
 from sayso.store.keyring import new_key
+from sayso.store.query import HoldQuery
 from sayso.store.views import RunView
 from sayso.testing import ScriptedModel, call, say
 

@@ -28,8 +28,9 @@ from sayso import (
     user,
 )
 from sayso.errors import NotAllowed
-from sayso.store.base import HoldQuery, RunQuery, Store
+from sayso.store.base import Store
 from sayso.store.journal import read_holds, read_journal
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.testing import ScriptedModel, call, say
 
 PATIENCE_S = 60

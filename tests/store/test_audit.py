@@ -13,9 +13,9 @@ import pytest
 
 from sayso import Agent, Sayso, approve, reject, tool
 from sayso.store import audit
-from sayso.store.base import RunQuery
 from sayso.store.chain import leaf, link
 from sayso.store.memory import MemoryStore
+from sayso.store.query import RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, call, say
 from sayso.testing.contract import write

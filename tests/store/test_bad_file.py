@@ -20,7 +20,7 @@ from sayso.errors import (
     StoreReadOnly,
 )
 from sayso.store import audit
-from sayso.store.base import HoldQuery, RunQuery
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import hold_row, refused, write
 from tests.store.child import forked

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from sayso.errors import StoreForked
-from sayso.store.base import HoldQuery, RunQuery
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import refused, write
 

@@ -19,12 +19,12 @@ from sayso.errors import (
     StoreUnfinished,
 )
 from sayso.store.audit import verify
-from sayso.store.base import RunQuery
 from sayso.store.keyring import new_key
 from sayso.store.memory import MemoryStore
 from sayso.store.move import move, undo
 from sayso.store.postgres import PostgresStore
 from sayso.store.postgres_transfer import PostgresTransfer
+from sayso.store.query import RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.store.sqlite_transfer import SqliteTransfer
 from sayso.store.transfer import SHELF

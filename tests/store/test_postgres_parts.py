@@ -13,8 +13,8 @@ from bench import bulk, load, teller
 from sayso import Sayso, approve
 from sayso.errors import StoreError
 from sayso.store import audit
-from sayso.store.base import HoldQuery, RunQuery
 from sayso.store.postgres import PostgresStore
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.testing.contract import hold_row, write
 from tests.postgres import Cluster
 

@@ -11,8 +11,8 @@ import pytest
 
 from sayso import Agent, Sayso, approve, tool
 from sayso.errors import BadValue, StoreBusy, StoreClosed
-from sayso.store.base import HoldQuery
 from sayso.store.memory import MemoryStore
+from sayso.store.query import HoldQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.store.sqlite_search import SEARCHES_MAX, Search
 from sayso.store.words import fold, read_search

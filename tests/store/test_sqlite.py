@@ -14,8 +14,8 @@ import pytest
 
 from sayso.errors import BadSetup, CommitUnknown, StoreClosed, StoreError
 from sayso.store import sqlite_file
-from sayso.store.base import HoldQuery, RunQuery
 from sayso.store.lease import Leases
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import hold_row, refused, write
 from tests.store.disk import faulty

@@ -39,8 +39,9 @@ from sayso.errors import (
     UnknownHold,
     WrongVerdict,
 )
-from sayso.store.base import PAGE_MAX, HoldFound, HoldQuery, Store
+from sayso.store.base import PAGE_MAX, HoldFound, Store
 from sayso.store.journal import decode
+from sayso.store.query import HoldQuery
 
 CHANNEL = "oauth"
 NOTE_MAX = 2000

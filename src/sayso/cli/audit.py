@@ -18,7 +18,8 @@ from sayso.cli.audit_seal import key_command, seal_command
 from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 from sayso.store.audit import Fault, Report
-from sayso.store.base import PAGE_MAX, RunQuery, Store
+from sayso.store.base import PAGE_MAX, Store
+from sayso.store.query import RunQuery
 
 FAULTS_FOUND = 1
 FAULTS_SHOWN = 20

@@ -15,7 +15,8 @@ from sayso.cli.opened import Place, opened, store_argument
 from sayso.cli.plain import plain
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.value import Principal
-from sayso.store.base import PAGE_MAX, RunQuery, Store
+from sayso.store.base import PAGE_MAX, Store
+from sayso.store.query import RunQuery
 
 if TYPE_CHECKING:
     from sayso.engine.retain import Retained

@@ -17,8 +17,9 @@ from sayso.cli.opened import Place, default_store, store_option
 from sayso.cli.plain import plain
 from sayso.engine.doctor import OPEN, Report
 from sayso.errors import SaysoError, StoreOlder
-from sayso.store.base import PAGE_MAX, RunQuery, Store
+from sayso.store.base import PAGE_MAX, Store
 from sayso.store.checkup import LEVELS, Finding, Level
+from sayso.store.query import RunQuery
 from sayso.store.sqlite_checkup import look_at_age
 from sayso.wired import only_looking, where_is
 

@@ -14,8 +14,9 @@ from sayso.cli.timeline import Timeline
 from sayso.domain import codec
 from sayso.domain.recorded import Recorded
 from sayso.errors import UnknownRun
-from sayso.store.base import RunQuery, RunRow, Store
+from sayso.store.base import RunRow, Store
 from sayso.store.journal import read_journal, recorded
+from sayso.store.query import RunQuery
 from sayso.store.views import moment
 
 RUNS_SHOWN = 50

@@ -39,17 +39,7 @@ from sayso.errors import (
     UnknownAgent,
     UnknownRun,
 )
-from sayso.store.base import (
-    PAGE_MAX,
-    Entry,
-    HoldQuery,
-    HoldRow,
-    Key,
-    NewEntry,
-    RunRow,
-    Store,
-    Write,
-)
+from sayso.store.base import PAGE_MAX, Entry, HoldRow, Key, NewEntry, RunRow, Store, Write
 from sayso.store.export import (
     FORMAT,
     VERSION,
@@ -62,6 +52,7 @@ from sayso.store.export import (
 )
 from sayso.store.journal import decode, read_journal
 from sayso.store.keyring import KeyRing
+from sayso.store.query import HoldQuery
 from sayso.store.rows import take_steps
 from sayso.store.views import moment
 

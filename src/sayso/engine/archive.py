@@ -22,8 +22,9 @@ from sayso.engine.parts import Parts
 from sayso.errors import BadSetup, RunArchived, SaysoError, StaleRun
 from sayso.store.archive import Archive, NewArchive, UsedKey
 from sayso.store.archive_file import FORMAT, VERSION, Head, WholeRun, leaving, write_archive
-from sayso.store.base import PAGE_MAX, HoldQuery, RunQuery, RunRow
+from sayso.store.base import PAGE_MAX, RunRow
 from sayso.store.journal import read_holds, read_journal
+from sayso.store.query import HoldQuery, RunQuery
 
 RUNS_MAX = 500
 """How many runs a file has in it, unless a thread has more."""

@@ -73,8 +73,9 @@ from sayso.errors import (
     UnknownRun,
     WrongVerdict,
 )
-from sayso.store.base import HoldFound, HoldQuery, Key
+from sayso.store.base import HoldFound, Key
 from sayso.store.journal import decode, read_holds
+from sayso.store.query import HoldQuery
 
 REASON_MAX = 10_000
 MASK = b'"[sensitive]"'

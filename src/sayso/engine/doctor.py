@@ -19,10 +19,11 @@ from sayso.engine.parts import Parts
 from sayso.engine.ports import Tool
 from sayso.engine.resumable import CODE_CHECKS, RUN_CHECKS, OpenRun
 from sayso.errors import NotUnderstood, SaysoError, StoreError, describe
-from sayso.store.base import PAGE_MAX, RunQuery, RunRow
+from sayso.store.base import PAGE_MAX, RunRow
 from sayso.store.checkup import LEVELS, Finding, Level
 from sayso.store.journal import decode
 from sayso.store.keyring import KeyRing
+from sayso.store.query import RunQuery
 
 FINDINGS_MAX = 200
 """How many findings of one check are kept; the others are counted."""

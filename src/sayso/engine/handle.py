@@ -13,8 +13,9 @@ from sayso.domain.transcript import Transcript
 from sayso.engine.ids import look_up
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
-from sayso.store.base import HoldQuery, RunRow
+from sayso.store.base import RunRow
 from sayso.store.journal import decode, read_holds, read_journal
+from sayso.store.query import HoldQuery
 from sayso.store.views import CommandView, HoldView, RunView, hold_view, run_view
 
 _UNFINISHED = ("running", "suspended")

@@ -26,8 +26,9 @@ from sayso.engine.adopt import look_into
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Tool
 from sayso.errors import StaleRun
-from sayso.store.base import PAGE_MAX, Entry, RunQuery, RunRow
+from sayso.store.base import PAGE_MAX, Entry, RunRow
 from sayso.store.journal import decode, read_journal
+from sayso.store.query import RunQuery
 
 SAID_SO = "somebody has said that it was restored"
 NAMED_MAX = 100

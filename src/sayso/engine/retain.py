@@ -18,8 +18,9 @@ from sayso.domain.lifecycle import FINAL
 from sayso.domain.value import Principal
 from sayso.engine.parts import Parts
 from sayso.errors import NotAllowed, NotUnderstood, StaleRun
-from sayso.store.base import PAGE_MAX, HoldQuery, RunQuery, RunRow
+from sayso.store.base import PAGE_MAX, RunRow
 from sayso.store.journal import decode, read_holds
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.rows import erased_row
 
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from sayso.domain.guard import Before, ItemAt, Since
 from sayso.errors import BadValue, ConditionFailed, StaleRun
 from sayso.store import chain
-from sayso.store.base import PAGE_MAX, Entry, HoldQuery, ItemPut, Write
+from sayso.store.base import PAGE_MAX, Entry, ItemPut, Write
+from sayso.store.query import HoldQuery
 from sayso.store.shelf import check_name, check_put, check_rev
 from sayso.store.words import check_search
 

@@ -18,8 +18,9 @@ from sayso.domain.standing import status_of
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
 from sayso.store.archived import check_left
-from sayso.store.base import PAGE_MAX, Entry, HoldQuery, HoldRow, RunQuery, RunRow, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldRow, RunRow, Store
 from sayso.store.journal import decode, read_journal
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.rows import hold_rows, take_steps
 from sayso.store.sealed import SealWalk
 

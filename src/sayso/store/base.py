@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sayso.store.door import Door
     from sayso.store.origin import Origin
     from sayso.store.outbox import Outbox
+    from sayso.store.query import HoldQuery, RunQuery
     from sayso.store.queue import Queue
     from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
@@ -245,37 +246,6 @@ class Sight(_Row, frozen=True, kw_only=True):
     """The machine that it ran on when it was last heard of, as that calls itself; empty: nobody
     knows.
     """
-
-
-class RunQuery(_Row, frozen=True, kw_only=True):
-    """Which runs to list, newest first."""
-
-    project: str | None = None
-    status: str | None = None
-    agent: str | None = None
-    thread: str | None = None
-    before: str | None = None
-    """Go on after the run with this id, exclusive."""
-    limit: int = 50
-
-
-class HoldQuery(_Row, frozen=True, kw_only=True):
-    """Which holds to list, oldest first."""
-
-    project: str | None = None
-    status: Literal["open", "settled", "any"] = "open"
-    """`open` includes those decided and not yet effective."""
-    who: tuple[str, ...] | None = None
-    """Only holds that one of these may decide; None: all."""
-    search: tuple[str, ...] = ()
-    """Only holds in whose words or ids (hold, run, request) each of these occurs, as part of a word
-    or whole. They are folded, have no blanks, and no character in them means anything else.
-    """
-    run_id: str | None = None
-    suspension: int | None = None
-    after: str | None = None
-    """The `key` of the last hold of the page before."""
-    limit: int = 50
 
 
 class Watch(Protocol):

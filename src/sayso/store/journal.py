@@ -10,7 +10,8 @@ from sayso.domain.lifecycle import apply_all
 from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood
-from sayso.store.base import PAGE_MAX, Entry, HoldFound, HoldQuery, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
+from sayso.store.query import HoldQuery
 
 
 def decode(entry: Entry) -> AnyEvent | None:

@@ -29,11 +29,9 @@ from sayso.store.base import (
     Appended,
     Entry,
     HoldFound,
-    HoldQuery,
     HoldRow,
     KeyRow,
     Lost,
-    RunQuery,
     RunRow,
     Sight,
     Write,
@@ -54,6 +52,7 @@ from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.origin import Origin
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 from sayso.store.words import has_words

@@ -24,10 +24,8 @@ from sayso.store.base import (
     Appended,
     Entry,
     HoldFound,
-    HoldQuery,
     KeyRow,
     Lost,
-    RunQuery,
     RunRow,
     Sight,
     Write,
@@ -64,6 +62,7 @@ from sayso.store.postgres_proof import Proofs
 from sayso.store.postgres_queue import PostgresQueue
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
-from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
+from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
+from sayso.store.query import HoldQuery, RunQuery
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner

@@ -18,10 +18,8 @@ from sayso.store.base import (
     Appended,
     Entry,
     HoldFound,
-    HoldQuery,
     KeyRow,
     Lost,
-    RunQuery,
     RunRow,
     Sight,
     Write,
@@ -29,6 +27,7 @@ from sayso.store.base import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.origin import Origin, restored
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.sqlite_archive import SqliteArchives
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate

@@ -18,9 +18,10 @@ import msgspec
 
 from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
-from sayso.store.base import Entry, HoldFound, HoldQuery, KeyRow, RunQuery, RunRow
+from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.fair import choose
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.sqlite_archive import ArchiveReader
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close

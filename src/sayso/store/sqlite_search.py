@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sayso.errors import StoreBusy, StoreClosed
-from sayso.store.base import HoldFound, HoldQuery
+from sayso.store.base import HoldFound
+from sayso.store.query import HoldQuery
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_reader import Reader
 

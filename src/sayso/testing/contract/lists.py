@@ -8,7 +8,8 @@ import asyncio
 import random
 
 from sayso.errors import BadValue
-from sayso.store.base import PAGE_MAX, Entry, HoldFound, HoldQuery, RunQuery, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 
 

@@ -9,7 +9,8 @@ import random
 from msgspec.structs import replace
 
 from sayso.errors import BadValue
-from sayso.store.base import PAGE_MAX, HoldFound, HoldQuery, Store
+from sayso.store.base import PAGE_MAX, HoldFound, Store
+from sayso.store.query import HoldQuery
 from sayso.store.words import has_words, join_words
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 
