@@ -125,16 +125,16 @@ MUTANTS = (
     ),
     Mutant(
         name="a run of newer code is claimed from a file",
-        file="store/sqlite_pen.py",
-        old=" and fold <= {FOLD}",
-        new="",
+        file="store/fair.py",
+        old=" and fold <= ?\n",
+        new=" and ? > 0\n",
         test=_NEWER + "test_a_run_of_a_newer_sayso_is_not_worked_on",
     ),
     Mutant(
         name="a run of newer code is claimed from a database",
-        file="store/postgres.py",
-        old="        and fold <= %(fold)s\n",
-        new="        and %(fold)s > 0\n",
+        file="store/sql/postgres/0004_work.sql",
+        old=" and r.fold <= folds\n",
+        new="\n",
         test=_NEWER + "test_a_run_of_a_newer_sayso_is_not_worked_on",
     ),
     Mutant(

@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         name="revs begin again in a store that was moved",
         file="store/move.py",
-        old="    await target.go_on_after(await source.last_rev())\n",
-        new="    await target.go_on_after(0)\n",
+        old="await target.go_on_after(await source.last_rev(), max(ticks, default=0))",
+        new="await target.go_on_after(0, max(ticks, default=0))",
         test=_MOVE + "test_revs_keys_and_positions_go_on_above[up]",
     ),
     Mutant(
@@ -222,21 +222,21 @@ MUTANTS = (
     ),
     Mutant(
         name="the journal of a file can be cut",
-        file="store/sql/0009_leaving.sql",
+        file="store/sql/0010_leaving.sql",
         old="    select raise(abort, 'an entry of the journal cannot be deleted');\n",
         new="    select 1;\n",
         test=_ARCHIVE + "test_a_store_is_cut_in_no_other_way",
     ),
     Mutant(
         name="the journal of a run that is not finished can be cut in a file",
-        file="store/sql/0009_leaving.sql",
+        file="store/sql/0010_leaving.sql",
         old="    where r.k = old.run and r.status in ('completed', 'failed', 'cancelled')\n",
         new="    where r.k = old.run\n",
         test=_STAYS + "[sqlite-running]",
     ),
     Mutant(
         name="the journal of a file can be cut under a seal",
-        file="store/sql/0009_leaving.sql",
+        file="store/sql/0010_leaving.sql",
         old="(select 1 from leaves where position = old.position and hash = old.hash)\n",
         new="(select 1)\n",
         test=_STAYS + "[sqlite-without a leaf]",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an archived run begins again",
-        file="store/sql/0009_leaving.sql",
+        file="store/sql/0010_leaving.sql",
         old="when exists (select 1 from archived where id = new.id)\nor exists",
         new="when exists",
         test=_ARCHIVE + "test_an_archived_run_says_where_it_is_and_never_begins_again[sqlite]",

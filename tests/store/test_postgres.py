@@ -71,6 +71,7 @@ async def conn_to(where: Cluster, schema: str):
 
     conn = await psycopg.AsyncConnection.connect(where.url("postgres"), autocommit=True)
     await conn.execute(f"set search_path = {schema}")
+    await conn.execute("set sayso.knows = '1000000'")
     return conn
 
 
