@@ -14,12 +14,14 @@ _NOBODY = 65534
 
 
 def up_to(version: int) -> tuple[str, ...]:
-    """Give the first migrations, as if the last of them made the table that every file is opened
-    by; whoever goes on from there drops that first.
+    """Give the first migrations, as if the last of them made the tables that every file is opened
+    by; whoever goes on from there drops those first.
     """
     steps = migrate.released()
     (origin,) = [step for step in steps if "create table origin" in step]
-    return (*steps[: version - 1], steps[version - 1] + origin)
+    (leaving,) = [step for step in steps if "create table mark" in step]
+    mark = leaving[: leaving.index(") strict;") + len(") strict;")]
+    return (*steps[: version - 1], steps[version - 1] + origin + mark)
 
 
 def forked(what: Callable[[], Coroutine[Any, Any, None]], *, as_nobody: bool = False) -> int:

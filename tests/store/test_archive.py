@@ -210,6 +210,9 @@ async def test_a_run_that_another_began_leaves_with_its_root_and_not_before(file
         await run.wait(final=True, timeout=PATIENCE_S)
         later = await app.start("teller", "hello", by="mira")
         await later.wait(final=True, timeout=PATIENCE_S)
+        ended = store.now()
+        while store.now() <= ended + 1:
+            await asyncio.sleep(0.001)
         done = await app.audit.archive("1ms", tmp_path, by="mira")
 
         assert (done.runs, done.left) == (2, [later.id])

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -114,20 +115,30 @@ def full(tmp_path_factory):
 
 async def fill(place: Place, full: Path) -> None:
     """Put a copy of everything there."""
+    if place.cluster is None:
+        copy_file(full, place.path)
+        return
     first = Place(None, place.path.with_name("first.db"))
     copy_file(full, first.path)
-    if place.cluster is None:
-        first.path.rename(place.path)
-    else:
-        await carry(first, place)
+    await carry(first, place)
 
 
 def copy_file(full: Path, path: Path) -> None:
+    """Copy a file, and say that this is meant."""
     conn, there = apsw.Connection(str(full)), apsw.Connection(str(path))
     with there.backup("main", conn, "main") as backup:
         backup.step()
     there.close()
     conn.close()
+    taken = threading.Thread(target=lambda: asyncio.run(_accept(path)))
+    taken.start()
+    taken.join()
+
+
+async def _accept(path: Path) -> None:
+    store = await SqliteStore.open(path, recovers=True)
+    await store.accept_origin()
+    await store.close()
 
 
 async def carry(source: Place, target: Place, **more):

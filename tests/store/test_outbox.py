@@ -119,7 +119,7 @@ async def test_a_store_from_before_the_outbox_is_brought_up_with_its_workers(tmp
         await store.close()
     conn = apsw.Connection(str(path))
     assert conn.pragma("user_version") == 2
-    conn.execute("drop table origin")
+    conn.execute("drop table origin; drop table mark")
     until = clock.tick() + 5
     conn.execute("insert into workers values ('w1', ?, ?)", (clock.boot_id(), until))
     conn.close()

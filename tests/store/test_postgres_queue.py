@@ -314,7 +314,7 @@ async def test_a_claim_costs_the_same_however_many_wait(postgres, schema):
             "sha256('x'), '12345678', '' from generate_series(1, 100000) n; analyze runs"
         )
         conn = await conn_to(postgres, schema)
-        claim = "select * from claim_runs('w1', '{teller}', 2, 50, '', 1000)"
+        claim = "select * from claim_runs('w1', '{teller}', 2, 50, '', 1000, 99)"
         await conn.execute(claim)  # The first one looks at catalogs as well.
         plan = await conn.execute(f"explain (analyze, buffers, format json) {claim}")
         looked_at = (await plan.fetchone())[0][0]["Plan"]["Shared Hit Blocks"]
@@ -330,7 +330,7 @@ async def test_a_claim_counts_what_another_one_is_about_to_take(postgres, schema
         conn = await conn_to(postgres, schema)
         try:
             await conn.execute("begin")
-            await conn.execute("select claim_runs('w1', null, 2, 2, '', 1000)")
+            await conn.execute("select claim_runs('w1', null, 2, 2, '', 1000, 99)")
             waits = asyncio.create_task(store.claim("w2", limit=2, project_max=2))
             done, _ = await asyncio.wait([waits], timeout=0.5)
             assert not done

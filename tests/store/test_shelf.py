@@ -90,7 +90,7 @@ async def test_a_store_from_before_the_shelf_is_brought_up_with_its_runs(tmp_pat
         await store.close()
     conn = apsw.Connection(str(path))
     assert conn.pragma("user_version") == 1
-    conn.execute("drop table origin")
+    conn.execute("drop table origin; drop table mark")
     conn.close()
 
     store = await SqliteStore.open(path)

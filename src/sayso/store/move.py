@@ -57,6 +57,11 @@ async def move(
     `CannotMove` if somebody works on the store, if the other one has something of its own in it, or
     if they do not have the same in them afterwards.
     """
+    if fault := await source.fault():
+        # What may have happened since the backup would be asked by nobody over there.
+        raise CannotMove(
+            f"{source.name!r} was restored or copied: {fault}; run `sayso restored` on it first"
+        )
     await _begin(source, target, even_if_silent=even_if_silent)
     for table in TABLES:
         await _carry(source, target, table, progress)

@@ -105,6 +105,10 @@ class PostgresTransfer:
     def name(self) -> str:
         return self._link.name
 
+    async def fault(self) -> str:
+        ((found,),) = await self._all("select origin_fault()")
+        return found
+
     async def mark(self) -> Mark | None:
         return read_mark(await self._all(MARK))
 

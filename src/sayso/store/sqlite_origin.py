@@ -40,7 +40,7 @@ class SqliteOrigin:
 
     def read(self) -> Origin:
         """Give what is known."""
-        return Origin(fault=self.fault, epoch=self._row().epoch)
+        return Origin(fault=self.fault, epoch=_row(self._conn).epoch)
 
     def note(self, position: int) -> None:
         """Note how far the file has come."""
@@ -54,22 +54,22 @@ class SqliteOrigin:
         self._take(1)
         # Whoever worked on it elsewhere does not do so here.
         self._conn.execute(_NOBODY)
-        return self._row().epoch
+        return _row(self._conn).epoch
 
     def doubt(self, why: str) -> None:
         """Note why the file is not to be trusted any more. Inside a transaction."""
         self._conn.execute(_DOUBT, (why,))
 
     def _look(self) -> None:
-        row, found, position = self._row(), self.mark.read(), self._position()
-        self.fault = self._fault(row, found, position)
+        row, found, position = _row(self._conn), self.mark.read(), _position(self._conn)
+        self.fault = _fault(row, found, position, self.mark.path)
         if not self.fault and (found is None or not _same(row, found)):
             patiently(lambda: self._conn.execute("begin immediate"), self._busy_s)
             try:
                 # Another process may have made a file of that name meanwhile.
                 self.mark.close()
                 again = self.mark.read()
-                if again is None or not _same(self._row(), again):
+                if again is None or not _same(_row(self._conn), again):
                     self._take(0)
                 self._conn.execute("commit")
             finally:
@@ -77,32 +77,44 @@ class SqliteOrigin:
                     self._conn.execute("rollback")
         self.note(position)
 
-    def _fault(self, row: _Row, found: MarkRead | None, position: int) -> str:
-        if row.fault:
-            return row.fault
-        if not position:
-            return ""
-        if row.token and found is None:
-            return f"there is no {self.mark.path!r}; if both were moved, move that as well"
-        if row.token and found is not None and not _same(row, found):
-            return f"{self.mark.path!r} is of another store, or a copy"
-        if found is not None and found.position > position:
-            return f"it had come to position {found.position:,}, and is back at {position:,}"
-        return ""
-
     def _take(self, epochs: int) -> None:
-        made = self.mark.make(self._position())
+        made = self.mark.make(_position(self._conn))
         sync_dir(str(Path(self._path).parent))
         place = "" if kind_of(self._path).startswith(_UNNUMBERED) else made.place
         self._conn.execute(_TAKE, (made.token, place, epochs))
         self.fault = ""
 
-    def _row(self) -> _Row:
-        found = self._conn.execute(_ROW).fetchall()[0]
-        return _Row(*cast("tuple[str, str, int, str]", found))
 
-    def _position(self) -> int:
-        return cast("int", self._conn.execute(_POSITION).fetchall()[0][0])
+def read_fault(conn: apsw.Connection, path: str) -> str:
+    """Say why a file is not the one that was last worked on, and change nothing."""
+    mark = Mark(path + ".mark")
+    try:
+        return _fault(_row(conn), mark.read(), _position(conn), mark.path)
+    finally:
+        mark.close()
+
+
+def _fault(row: _Row, found: MarkRead | None, position: int, mark: str) -> str:
+    if row.fault:
+        return row.fault
+    if not position:
+        return ""
+    if row.token and found is None:
+        return f"there is no {mark!r}; if both were moved, move that as well"
+    if row.token and found is not None and not _same(row, found):
+        return f"{mark!r} is of another store, or a copy"
+    if found is not None and found.position > position:
+        return f"it had come to position {found.position:,}, and is back at {position:,}"
+    return ""
+
+
+def _row(conn: apsw.Connection) -> _Row:
+    found = conn.execute(_ROW).fetchall()[0]
+    return _Row(*cast("tuple[str, str, int, str]", found))
+
+
+def _position(conn: apsw.Connection) -> int:
+    return cast("int", conn.execute(_POSITION).fetchall()[0][0])
 
 
 def _same(row: _Row, found: MarkRead) -> bool:

@@ -23,6 +23,7 @@ from sayso.store.seal import Leaf
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_error import translate
 from sayso.store.sqlite_file import close, create, open_writer, patiently, sync_dir
+from sayso.store.sqlite_origin import read_fault
 from sayso.store.sqlite_pen import pack_digest, unpack_digest
 from sayso.store.transfer import (
     HOLDS,
@@ -82,6 +83,9 @@ class SqliteTransfer:
     @property
     def name(self) -> str:
         return self._path
+
+    async def fault(self) -> str:
+        return read_fault(self._conn, self._path)
 
     async def mark(self) -> Mark | None:
         return read_mark(self._all(MARK))

@@ -122,6 +122,10 @@ class Transfer(Protocol):
         """Read its mark."""
         ...
 
+    async def fault(self) -> str:
+        """Say why it is not the store that was last worked on; empty if it is."""
+        ...
+
     async def check_rest(self, *, even_if_silent: bool = False) -> None:
         """Raise `CannotMove` if somebody works on it, or may."""
         ...
