@@ -152,9 +152,12 @@ class Sayso(Wired):
         by: str | Principal,
         digest: str | None = None,
         key: str | None = None,
+        channel: str = "library",
     ) -> list[HoldView]:
         """Decide everything that a suspension still asks, all or nothing, with one verdict."""
-        request = Decide(verdict=verdict, by=read_person(by), digest=digest, key=key)
+        request = Decide(
+            verdict=verdict, by=read_person(by), digest=digest, key=key, channel=channel
+        )
         return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
 
     async def reassign(

@@ -225,6 +225,11 @@ class Wired:
         self._parts = parts
 
     @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents that runs can be started of."""
+        return tuple(sorted(name for name in self._drivers if "." not in name))
+
+    @property
     def store(self) -> Store:
         """The open store."""
         return self._open_parts.store

@@ -29,6 +29,8 @@ class Delta(Value, frozen=True, kw_only=True):
     run_id: str
     turn: int
     text: str
+    at: int = 0
+    """How many characters of the turn came before it; from 0 again if its model is asked again."""
 
 
 class Feed:

@@ -234,12 +234,16 @@ def _is_fresh(row: CallRow) -> bool:
 
 
 async def _ask(parts: Parts, run_id: str, driver: Driver, prompt: Prompt, turn: int) -> Answer:
+    said = 0
+
     def emit(text: str) -> None:
-        parts.feed.emit(Delta(run_id=run_id, turn=turn, text=text))
+        nonlocal said
+        parts.feed.emit(Delta(run_id=run_id, turn=turn, text=text, at=said))
+        said += len(text)
 
     tried = 0
     while True:
-        tried += 1
+        tried, said = tried + 1, 0
         try:
             with contained("the model"):
                 return await driver.model.answer(prompt, emit)

@@ -1,0 +1,158 @@
+"""A server of chats for tests: the real routes, before a door that believes what it is told.
+
+`python -m tests.server.chat_app DIRECTORY PORT` serves one from a process of its own: the file in
+that directory, an agent that pays, and payments written down outside of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.requests import HTTPConnection
+
+from sayso import Agent, Context, Policy, Rule, Sayso, tool
+from sayso import errors as x
+from sayso.domain.message import AssistantMessage, Message, UserMessage
+from sayso.domain.value import Principal
+from sayso.server.caller import Caller
+from sayso.server.chat import router
+from sayso.server.chat_socket import socket_router
+from sayso.testing import ScriptedModel, call, say
+from tests.engine.kit import QUICK, World
+
+STATUS = {x.NotAllowed: 403, x.Unknown: 404, x.Refused: 422, x.SaysoError: 503}
+
+
+class OpenDoor:
+    """Takes `person@project` for a credential, in a header or in the query."""
+
+    async def identify(self, request: HTTPConnection) -> Caller:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        token = token or request.query_params.get("token", "")
+        if not token:
+            raise x.NotAllowed("who are you?")
+        person, _, rest = token.partition("@")
+        project, _, scopes = rest.partition("/")
+        via = "session" if "cookie" in request.headers else "token"
+        given: Any = frozenset(scopes.split(",") if scopes else ["read", "start", "decide"])
+        return Caller(by=Principal(id=person), project=project or "default", scopes=given, via=via)
+
+
+def chat_app(app: Sayso) -> FastAPI:
+    """Make the application."""
+    made = FastAPI()
+    made.state.sayso = app
+    made.state.door = OpenDoor()
+    made.state.closing = asyncio.Event()
+
+    async def problem(_: Request, error: Exception) -> JSONResponse:
+        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+        body = {"title": type(error).__name__, "status": status, "detail": str(error)}
+        return JSONResponse(body, status, media_type="application/problem+json")
+
+    made.add_exception_handler(x.SaysoError, problem)
+    made.include_router(router)
+    made.include_router(socket_router)
+    return made
+
+
+@asynccontextmanager
+async def served(app: Sayso) -> AsyncIterator[tuple[str, FastAPI]]:
+    """Serve an app on a port of this machine, in this event loop; give its address."""
+    made = chat_app(app)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            made,
+            host="127.0.0.1",
+            port=0,
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+    )
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    with contextlib.ExitStack():
+        task = asyncio.ensure_future(server._serve())
+        while not server.started:
+            if task.done():
+                task.result()
+            await asyncio.sleep(0.005)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}", made
+        finally:
+            server.should_exit = True
+            await task
+
+
+def payer(world: World) -> Agent:
+    """Make an agent that does what it is told: it pays, or looks up, whom it is asked to."""
+
+    @tool(approval=True, effect="once", risk="high")
+    async def pay(ctx: Context, amount: float, to: str) -> dict[str, Any]:
+        """Pay somebody."""
+        world.write("payments", json.dumps({"key": ctx.key, "amount": amount, "to": to}))
+        return {"paid": amount, "to": to}
+
+    @tool(effect="none")
+    async def rate(ctx: Context, currency: str) -> dict[str, Any]:
+        """Look up a rate."""
+        return {"currency": currency, "rate": 1.5}
+
+    @tool(approval=True, effect="once", risk="high")
+    async def slow_pay(ctx: Context, amount: float, to: str) -> dict[str, Any]:
+        """Pay somebody once a file is there."""
+        world.write("payments", json.dumps({"key": ctx.key, "amount": amount, "to": to}))
+        while not world.read("go"):
+            await asyncio.sleep(0.02)
+        return {"paid": amount, "to": to}
+
+    return Agent("payer", model=ScriptedModel(_script), tools=[pay, rate, slow_pay])
+
+
+def _script(messages: tuple[Message, ...]) -> Any:
+    """Make a call for each `tool amount whom` of the last thing said; then say what became of it."""
+    asked = next(m for m in reversed(messages) if isinstance(m, UserMessage))
+    since = messages[messages.index(asked) + 1 :]
+    if any(isinstance(m, AssistantMessage) for m in since):
+        last = [m for m in since if not isinstance(m, AssistantMessage)]
+        return say("Done: " + ", ".join(type(m.outcome).__name__ for m in last) + ".")
+    calls = [
+        call(name, {"amount": float(amount), "to": to})
+        for name, amount, to in re.findall(r"(pay|slow_pay) (\d+) (\w+)", asked.text)
+    ]
+    calls += [call("rate", {"currency": one}) for one in re.findall(r"rate (\w+)", asked.text)]
+    return [say("Let me see. "), *calls] if calls else say(f"You said: {asked.text}")
+
+
+POLICY = Policy(
+    Rule("pay", when=lambda call: call.args["amount"] >= 5000, approvers=["role:finance"], quorum=2)
+)
+
+
+async def main(root: Path, port: int) -> None:
+    world = World(root / "world")
+    async with Sayso(
+        root / "sayso.db", agents=[payer(world)], policy=POLICY, bounds=QUICK, drain_s=1
+    ) as app:
+        for name in ("mira", "bob"):
+            await app.people.put(name, roles=["finance"])
+        config = uvicorn.Config(
+            chat_app(app), host="127.0.0.1", port=port, log_level="warning", lifespan="off"
+        )
+        await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
