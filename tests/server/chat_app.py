@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from starlette.requests import HTTPConnection
 
 from sayso import Agent, Context, Policy, Rule, Sayso, tool
 from sayso import errors as x
+from sayso.domain.hold import approve, reject
 from sayso.domain.message import AssistantMessage, Message, UserMessage
 from sayso.domain.value import Principal
+from sayso.engine.ports import Answer, Prompt
 from sayso.server.caller import Caller
 from sayso.server.chat import router
 from sayso.server.chat_socket import socket_router
@@ -110,19 +112,31 @@ def payer(world: World) -> Agent:
         """Look up a rate."""
         return {"currency": currency, "rate": 1.5}
 
-    @tool(approval=True, effect="once", risk="high")
-    async def slow_pay(ctx: Context, amount: float, to: str) -> dict[str, Any]:
-        """Pay somebody once a file is there."""
-        world.write("payments", json.dumps({"key": ctx.key, "amount": amount, "to": to}))
-        while not world.read("go"):
-            await asyncio.sleep(0.02)
-        return {"paid": amount, "to": to}
+    return Agent("payer", model=Haltingly(world), tools=[pay, rate])
 
-    return Agent("payer", model=ScriptedModel(_script), tools=[pay, rate, slow_pay])
+
+class Haltingly(ScriptedModel):
+    """Says what it has done; when asked to say it slowly, not all of it before a file is there."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(_script)
+        self._world = world
+
+    async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
+        words: list[str] = []
+        said = await super().answer(prompt, words.append)
+        slowly = not said.calls and any(
+            isinstance(one, UserMessage) and "slowly" in one.text for one in prompt.messages
+        )
+        for number, word in enumerate(words):
+            while slowly and number and not self._world.read("go"):
+                await asyncio.sleep(0.01)
+            emit(word)
+        return said
 
 
 def _script(messages: tuple[Message, ...]) -> Any:
-    """Make a call for each `tool amount whom` of the last thing said; then say what became of it."""
+    """Make the calls that the last thing said names; then say what became of them."""
     asked = next(m for m in reversed(messages) if isinstance(m, UserMessage))
     since = messages[messages.index(asked) + 1 :]
     if any(isinstance(m, AssistantMessage) for m in since):
@@ -130,7 +144,7 @@ def _script(messages: tuple[Message, ...]) -> Any:
         return say("Done: " + ", ".join(type(m.outcome).__name__ for m in last) + ".")
     calls = [
         call(name, {"amount": float(amount), "to": to})
-        for name, amount, to in re.findall(r"(pay|slow_pay) (\d+) (\w+)", asked.text)
+        for name, amount, to in re.findall(r"(pay) (\d+) (\w+)", asked.text)
     ]
     calls += [call("rate", {"currency": one}) for one in re.findall(r"rate (\w+)", asked.text)]
     return [say("Let me see. "), *calls] if calls else say(f"You said: {asked.text}")
@@ -148,8 +162,17 @@ async def main(root: Path, port: int) -> None:
     ) as app:
         for name in ("mira", "bob"):
             await app.people.put(name, roles=["finance"])
+        made = chat_app(app)
+
+        @made.post("/test/decide")
+        async def decide(request: Request) -> dict[str, str]:
+            said = await request.json()
+            verdict = approve() if said["verdict"] == "approve" else reject(said["reason"])
+            await app.decide(said["hold"], verdict, by=said["by"])
+            return {}
+
         config = uvicorn.Config(
-            chat_app(app), host="127.0.0.1", port=port, log_level="warning", lifespan="off"
+            made, host="127.0.0.1", port=port, log_level="warning", lifespan="off"
         )
         await uvicorn.Server(config).serve()
 
