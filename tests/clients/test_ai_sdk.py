@@ -83,11 +83,16 @@ def test_what_is_denied_is_not_paid_and_the_reason_is_kept(page: Page, server: S
     assert server.payments(page.payee) == []
 
 
-def test_what_is_edited_is_paid_as_edited(page: Page, server: Server) -> None:
+def test_what_is_edited_is_paid_as_edited(browser: Browser, server: Server, client: str) -> None:
+    # In 6.0.3 an answer takes no body along: it is given first, and sent by hand.
+    by_hand = client == "ai-6.0.3"
+    page = Page(browser, server, client, auto=not by_hand)
     (hold,) = asked(page.ask("pay 200 WHO"))
     edit = {"modifiedArgs": {hold: {"amount": 150, "to": page.payee}}}
 
-    shown = page.approve(hold, body=edit)
+    shown = page.approve(hold, body=edit, sends=not by_hand)
+    if by_hand:
+        shown = page.do("send", body=edit)
 
     assert calls(shown)[0]["output"] == {"paid": 150, "to": page.payee}
     assert suspensions(shown)[0]["args"] == {"amount": 150, "to": page.payee}

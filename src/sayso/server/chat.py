@@ -22,9 +22,10 @@ from sayso.errors import BadValue
 from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_request import read_request
 from sayso.protocols.ai_sdk_suspension import Chunk
+from sayso.protocols.ai_sdk_telling import Target
 from sayso.server.caller import App, Caller, caller_of
 from sayso.server.chat_stream import WAIT_S, Manner, tell
-from sayso.server.chat_talk import RUNS_MAX, Chat, Target, open_chat
+from sayso.server.chat_talk import RUNS_MAX, Chat, open_chat
 from sayso.server.sse import HEADERS, alive, event
 
 log = logging.getLogger("sayso")

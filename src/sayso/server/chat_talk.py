@@ -39,6 +39,7 @@ from sayso.protocols.ai_sdk import message_id, read_message_id
 from sayso.protocols.ai_sdk_message import UIMessage, show_run
 from sayso.protocols.ai_sdk_request import Answer, ChatRequest
 from sayso.protocols.ai_sdk_suspension import Chunk
+from sayso.protocols.ai_sdk_telling import Target
 from sayso.server.caller import Caller
 from sayso.store.base import RunRow
 from sayso.store.journal import read_journal, recorded, replay
@@ -47,20 +48,6 @@ from sayso.store.views import HoldView
 RUNS_MAX = 100
 """How many runs of a chat are shown at once, the last ones."""
 FINAL_BADLY = ("failed", "cancelled")
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told in answer to a request: a message of a run, from where its client has it on."""
-
-    run_id: str
-    message: int | None = None
-    """Its number; None: the one that the run is at, or is about to begin."""
-    seen: frozenset[str] = frozenset()
-    """The calls in it that the client shows."""
-    answered: frozenset[str] = frozenset()
-    """The holds that this request has decided."""
-    refusals: tuple[Chunk, ...] = ()
-    """What it was refused, for its client to say so."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
