@@ -256,7 +256,7 @@ class Projection:
             asked = Asked(self.run_id, event, part.args)
             self._holds[event.hold] = asked, part
             part.holds.append(asked)
-            if asked.id in self._answered:
+            if asked.is_approval and asked.id in self._answered:
                 part.state, part.about = RESPONDED, asked.n
             yield from self._tell(part)
             return

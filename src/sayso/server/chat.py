@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -140,17 +141,18 @@ def closing_of(request: Request) -> asyncio.Event:
     return cast("asyncio.Event", request.app.state.closing)
 
 
-def _stream(chunks: AsyncIterator[Chunk]) -> StreamingResponse:
+def _stream(chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
     headers = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
     # That the server ends is told in the stream itself: one that just ends looks complete.
     frames = alive(_frames(chunks), asyncio.Event())
     return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
 
-async def _frames(chunks: AsyncIterator[Chunk]) -> AsyncIterator[bytes]:
+async def _frames(chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
     try:
-        async for chunk in chunks:
-            yield event(_json(chunk))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield event(_json(chunk))
     except Exception:
         log.exception("the stream of a chat failed")
         yield event(_json({"type": "error", "errorText": FAULT}))

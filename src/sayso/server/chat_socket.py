@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -126,15 +127,18 @@ class _Connection:
                 await self._send(chunk_frame(frame.request, sequence, chunk))
                 sequence += 1
         else:
-            async for chunk in tell(self._app, chat, target, manner, self._closing):
-                await self._send(chunk_frame(frame.request, sequence, chunk))
-                sequence += 1
+            async with aclosing(tell(self._app, chat, target, manner, self._closing)) as chunks:
+                async for chunk in chunks:
+                    await self._send(chunk_frame(frame.request, sequence, chunk))
+                    sequence += 1
         await self._send(mark("end", frame.request))
 
     async def _send(self, frame: Mapping[str, Any]) -> None:
         async with self._pen:
             text = json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
-            await asyncio.wait_for(self._socket.send_text(text), STALL_S)
+            # Not `wait_for`: in 3.11 it can swallow that the answer was aborted.
+            async with asyncio.timeout(STALL_S):
+                await self._socket.send_text(text)
 
 
 def _name(given: object) -> str:

@@ -10,7 +10,7 @@ Rule 3: it never just stops. An error says so, and so does a server that ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 
 async def tell(
     app: Sayso, chat: Chat, target: Target, manner: Manner, closing: asyncio.Event
-) -> AsyncIterator[Chunk]:
+) -> AsyncGenerator[Chunk]:
     """Tell a message, from where its client has it on, until there is nothing more to tell."""
     telling = Telling(target, wire=manner.wire, who=chat.who)
     source = _Source(app, target.run_id, closing)
