@@ -247,7 +247,8 @@ async def test_what_a_page_loads_is_what_one_that_was_there_shows(name: str) -> 
 
 
 async def test_a_loaded_part_says_how_its_request_was_answered() -> None:
-    (_, shown) = show_run("run", await scripted("denied")).messages
+    entries = await scripted("denied")
+    (_, shown) = show_run(entries[0].run_id, entries).messages
 
     part = next(one for one in shown.parts if one["type"] == "tool-pay")
     assert part["state"] == "output-denied"

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from sayso import Agent, Context, Policy, Rule, Sayso, approve, ask_user, reject, tool
+from sayso import Agent, Context, Policy, Rule, Sayso, approve, ask_user, reject, spawn, tool
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.kit import QUICK, World, until
 from tests.server.chat_app import payer, served
@@ -580,17 +580,86 @@ async def test_what_is_under_way_is_left_to_the_stream(tmp_path: Path) -> None:
 
         page = await here.page("c")
         assert [one["role"] for one in page["messages"]] == ["user", "assistant", "user"]
-        replayed = asyncio.ensure_future(_get(here, "c"))
-        gate.set()
+        async with here.http.stream("GET", "/v1/chat/c/stream") as got:
+            assert got.status_code == 200
+            again: list[Json] = []
+            async for chunk in read(got):
+                again.append(chunk)
+                gate.set()
 
-        live, again = await stream, await replayed
-        assert live[0] == again[0]
+        live = await stream
+        assert (live[0], live[-1]) == (again[0], again[-1])
         assert [p["type"] for p in (await here.page("c"))["messages"][-1]["parts"]] == [
             "step-start",
             "tool-wait",
             "step-start",
             "text",
         ]
+
+
+async def test_what_a_sub_agent_asks_is_asked_in_its_parents_chat(tmp_path: Path) -> None:
+    paid: list[int] = []
+
+    @tool(approval=True)
+    async def pay(amount: int) -> int:
+        paid.append(amount)
+        return amount
+
+    below = Agent(
+        "below",
+        model=ScriptedModel([call("pay", {"amount": 1}), call("pay", {"amount": 2}), say("Paid.")]),
+        tools=[pay],
+    )
+    script = [say("I ask."), call("spawn", {"agent": "below", "input": "pay"})]
+    above = Agent("above", model=ScriptedModel([script, say("All done.")]), tools=[spawn("below")])
+    async with desk(tmp_path, above, below) as here:
+        chunks = await here.post({**said("c", "go"), "agent": "above"})
+        assert chunks[-1] == {"type": "finish", "finishReason": "tool-calls"}
+        page = await here.page("c")
+        assert page["status"] == "suspended"
+        (hold,) = holds(page)
+        assert not hold.startswith("hold_" + page["messages"][-1]["id"][4:-2])
+
+        chunks = await here.post(answered("c", page, True))
+        assert chunks[-1] == {"type": "finish", "finishReason": "tool-calls"}
+        assert "tool-output-available" in kinds(chunks)
+        page = await here.page("c")
+        assert holds(page) != [hold]
+        chunks = await here.post(answered("c", page, False))
+
+        assert chunks[-1] == {"type": "finish", "finishReason": "stop"}
+        assert paid == [1]
+        parts = (await here.page("c"))["messages"][-1]["parts"]
+        states = {p["toolCallId"]: p["state"] for p in parts if "toolCallId" in p}
+        assert sorted(states.values()) == ["output-available", "output-available", "output-denied"]
+        assert [p["text"] for p in parts if p["type"] == "text"] == ["I ask.", "All done."]
+
+
+async def test_a_page_follows_while_only_a_sub_agent_is_at_work(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    @tool(effect="none")
+    async def wait(ctx: Context) -> str:
+        await gate.wait()
+        return "over"
+
+    below = Agent("below", model=ScriptedModel([call("wait", {}), say("Well.")]), tools=[wait])
+    script = [call("spawn", {"agent": "below", "input": "wait"}), say("All done.")]
+    above = Agent("above", model=ScriptedModel(script), tools=[spawn("below")])
+    async with desk(tmp_path, above, below) as here:
+        first = asyncio.ensure_future(here.post({**said("c", "go"), "agent": "above"}))
+        await until(lambda: _is_held(here, "c"))
+
+        page = await here.page("c")
+        assert (page["status"], len(page["messages"])) == ("running", 1)
+        async with here.http.stream("GET", "/v1/chat/c/stream") as got:
+            assert got.status_code == 200
+            async for chunk in read(got):
+                gate.set()
+                last = chunk
+
+        assert last == (await first)[-1] == {"type": "finish", "finishReason": "stop"}
+        assert len((await here.page("c"))["messages"]) == 2
 
 
 async def test_long_chats_are_loaded_page_by_page(tmp_path: Path) -> None:
@@ -606,12 +675,6 @@ async def test_long_chats_are_loaded_page_by_page(tmp_path: Path) -> None:
         assert rest["before"] is None
         wrong = await here.http.get("/v1/chat/c/messages", params={"before": "run_0"})
         assert wrong.status_code == 404
-
-
-async def _get(here: Desk, chat: str) -> list[Json]:
-    async with here.http.stream("GET", f"/v1/chat/{chat}/stream") as got:
-        assert got.status_code == 200
-        return [chunk async for chunk in read(got)]
 
 
 async def _is(here: Desk, chat: str, status: str) -> bool:

@@ -46,7 +46,7 @@ ENDS = ("end", "error", "no-active")
 @asynccontextmanager
 async def linked(here: Desk, query: str = "token=mira@default", **more: Any) -> AsyncIterator[Any]:
     url = f"{here.url.replace('http', 'ws')}/v1/chat?{query}"
-    async with websockets.connect(url, **more) as link:
+    async with websockets.connect(url, max_queue=None, **more) as link:
         yield Socket(link)
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from sayso.domain import events as e
 from sayso.domain.call import Call, Declined, Failed, Outcome, Returned, Unknown, call_id
+from sayso.domain.hold import Delegation
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
 from sayso.domain.value import SAYSO, Principal
@@ -45,8 +46,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """It can answer while the stream is open."""
 
 
-class _Part:
-    """A call, and what the client shows of it."""
+class Part:
+    """A call with its holds, and what the client shows of it."""
 
     def __init__(self, run_id: str, call: Call, by: str = "") -> None:
         self.id = call_id(run_id, call.ref)
@@ -82,8 +83,8 @@ class Projection:
         self._who = who
         self._owner = ""
         self._fresh = True
-        self._parts: dict[str, _Part] = {}
-        self._holds: dict[int, tuple[Asked, _Part]] = {}
+        self._parts: dict[str, Part] = {}
+        self._holds: dict[int, tuple[Asked, Part]] = {}
         self._told: dict[int, Chunk] = {}
         """What the client was last told of each hold."""
         self._turn = 0
@@ -143,12 +144,7 @@ class Projection:
 
     def close(self) -> list[Chunk]:
         """End a stream: with the reason that the run's status gives, or with what went wrong."""
-        chunks = [*self._flush(), *self._end_text()]
-        for part in self._parts.values():
-            if part.state == RESPONDED and part.outcome is None:
-                # A part that keeps its answer is sent again by its client at once, without end.
-                chunks.append(_output(part, {"status": _standing(part)}, preliminary=True))
-                part.state = GOING
+        chunks = [*self._flush(), *self._end_text(), *self._settle()]
         if self.status in ("failed", "cancelled"):
             told = {"run": self.run_id, "status": self.status, "reason": self.error}
             chunks.append({"type": "data-run", "id": self.run_id, "data": told})
@@ -156,6 +152,27 @@ class Projection:
         if self.status == "failed":
             return [*chunks, {"type": "error", "errorText": self.error}]
         return [*chunks, {"type": "finish", "finishReason": _REASONS.get(self.status, "other")}]
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether it can only go on once something is settled. One that has nothing left to be
+        settled is about to go on, even if that is only said by the next entry.
+        """
+        asks = any(not asked.effective for asked, _ in self._holds.values())
+        return self.status == "suspended" and asks
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The runs below whose ends it waits for."""
+        asks = [asked.opened.ask for asked, _ in self._holds.values() if asked.open]
+        return [ask.run for ask in asks if isinstance(ask, Delegation)]
+
+    def _settle(self) -> Iterator[Chunk]:
+        for part in self._parts.values():
+            if part.state == RESPONDED and part.outcome is None:
+                # A part that keeps its answer is sent again by its client at once, without end.
+                yield _output(part, {"status": _standing(part)}, preliminary=True)
+                part.state = GOING
 
     def _entry(self, entry: Recorded) -> Iterator[Chunk]:
         match entry.event:
@@ -212,8 +229,8 @@ class Projection:
         heard = self.said and self.said[0][0] <= turn.seen
         return turn.strand == e.MAIN and bool(heard)
 
-    def _ask_for(self, call: Call, by: str = "") -> _Part:
-        part = self._parts[call_id(self.run_id, call.ref)] = _Part(self.run_id, call, by)
+    def _ask_for(self, call: Call, by: str = "") -> Part:
+        part = self._parts[call_id(self.run_id, call.ref)] = Part(self.run_id, call, by)
         return part
 
     def _delta(self, delta: Delta) -> Iterator[Chunk]:
@@ -286,7 +303,7 @@ class Projection:
         if self._wire.continuous:
             yield from self._end_step()
 
-    def _tell(self, part: _Part) -> Iterator[Chunk]:
+    def _tell(self, part: Part) -> Iterator[Chunk]:
         if self._quiet:
             self._dirty[part.id] = None
         else:
@@ -297,7 +314,7 @@ class Projection:
         for name in dirty:
             yield from self._sync(self._parts[name])
 
-    def _sync(self, part: _Part) -> Iterator[Chunk]:
+    def _sync(self, part: Part) -> Iterator[Chunk]:
         """Tell the client what it does not show of a call yet."""
         if part.shown is None:
             yield from self._input(part)
@@ -321,14 +338,14 @@ class Projection:
         elif part.state == ASKED and not self._wire.continuous:
             yield from self._go(part)
 
-    def _input(self, part: _Part) -> Iterator[Chunk]:
+    def _input(self, part: Part) -> Iterator[Chunk]:
         if self._wire.continuous:
             named = {"toolCallId": part.id, "toolName": part.tool}
             yield {"type": "tool-input-start", **named}
         yield _input(part)
         part.shown, part.state = part.args, INPUT
 
-    def _request(self, part: _Part) -> Iterator[Chunk]:
+    def _request(self, part: Part) -> Iterator[Chunk]:
         hold = self._to_show(part)
         if hold is None or (part.state in (ASKED, FINAL) and part.about == hold.n):
             return
@@ -347,7 +364,7 @@ class Projection:
         yield chunk
         part.state, part.about = ASKED, hold.n
 
-    def _to_show(self, part: _Part) -> Asked | None:
+    def _to_show(self, part: Part) -> Asked | None:
         """Pick the request that a part shows: the first that waits for this person, else the last
         one that did. A part has room for one.
         """
@@ -356,7 +373,7 @@ class Projection:
         waiting = [one for one in mine if one.open]
         return waiting[0] if waiting else mine[-1] if mine else None
 
-    def _go(self, part: _Part) -> Iterator[Chunk]:
+    def _go(self, part: Part) -> Iterator[Chunk]:
         """Take back a request that was granted elsewhere: its call goes on."""
         hold = self._holds[part.about][0]
         if not hold.allowed:
@@ -367,7 +384,7 @@ class Projection:
             yield _input(part)
             part.state = GOING
 
-    def _respond(self, part: _Part) -> Iterator[Chunk]:
+    def _respond(self, part: Part) -> Iterator[Chunk]:
         hold = self._holds[part.about][0] if part.about else None
         if self._wire.extras and part.state == ASKED and hold and hold.decision is not None:
             yield {
@@ -378,7 +395,7 @@ class Projection:
             }
             part.state = RESPONDED
 
-    def _final(self, part: _Part, outcome: Outcome) -> Chunk:
+    def _final(self, part: Part, outcome: Outcome) -> Chunk:
         match outcome:
             case Returned():
                 return _output(part, outcome.result())
@@ -427,7 +444,7 @@ def read_message_id(text: str) -> tuple[str, int] | None:
     return None if found is None else (f"run_{found[1]}", int(found[2]))
 
 
-def _input(part: _Part) -> Chunk:
+def _input(part: Part) -> Chunk:
     return {
         "type": "tool-input-available",
         "toolCallId": part.id,
@@ -436,12 +453,12 @@ def _input(part: _Part) -> Chunk:
     }
 
 
-def _output(part: _Part, output: object, *, preliminary: bool = False) -> Chunk:
+def _output(part: Part, output: object, *, preliminary: bool = False) -> Chunk:
     chunk = {"type": "tool-output-available", "toolCallId": part.id, "output": output}
     return {**chunk, "preliminary": True} if preliminary else chunk
 
 
-def _standing(part: _Part) -> str:
+def _standing(part: Part) -> str:
     waiting = [one for one in part.holds if one.open]
     if waiting:
         return "waiting"

@@ -13,7 +13,8 @@ import msgspec
 
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
-from sayso.protocols.ai_sdk import Projection, Wire, message_id
+from sayso.protocols.ai_sdk import Wire, message_id
+from sayso.protocols.ai_sdk_family import Family
 from sayso.protocols.ai_sdk_suspension import Chunk
 
 _LOADED = Wire(extras=True)
@@ -38,31 +39,36 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_run(run_id: str, entries: Iterable[Recorded], who: Authority | None = None) -> Shown:
-    """Give the messages of a run: what was said to it, and what it answered."""
-    projection = Projection(run_id, wire=_LOADED, who=who)
-    projection.catch_up()
+    """Give the messages of a run: what was said to it, and what it answered. The entries are its
+    own, and those of the runs below it in between.
+    """
+    family = Family(run_id, wire=_LOADED, who=who)
+    family.catch_up()
+    root = family.root
     answer = UIMessage(id=message_id(run_id, 1), role="assistant", parts=[])
     answers, asked = [answer], [list[UIMessage]()]
     for entry in entries:
-        if projection.ends_message(entry):
-            fold(answer, projection.close())
-            number = projection.upcoming
-            answer = UIMessage(id=message_id(run_id, number), role="assistant", parts=[])
+        if entry.run_id == run_id and root.ends_message(entry):
+            fold(answer, family.close())
+            answer = UIMessage(id=message_id(run_id, root.upcoming), role="assistant", parts=[])
             answers.append(answer)
-        heard = len(projection.said)
-        chunks = projection.add(entry)
-        for seq, _, text in projection.said[heard:]:
-            asked += [[] for _ in range(projection.upcoming - len(asked))]
-            asked[projection.upcoming - 1].append(_said(run_id, seq, text))
+        heard = len(root.said)
+        chunks = family.add(entry)
+        for seq, _, text in root.said[heard:]:
+            asked += [[] for _ in range(root.upcoming - len(asked))]
+            asked[root.upcoming - 1].append(_said(run_id, seq, text))
         fold(answer, chunks)
-    fold(answer, projection.live())
-    if projection.status != "running":
-        fold(answer, projection.close())
+    fold(answer, family.live())
+    goes_on = root.status in ("running", "suspended") and not family.rests
+    if not goes_on:
+        fold(answer, family.close())
     found: list[UIMessage] = []
     for number, said in enumerate(asked):
         found += said
         found += [one for one in answers[number : number + 1] if one.parts]
-    return Shown(messages=found, status=projection.status, upcoming=projection.upcoming)
+    # A run that waits for one below it goes on, as far as anybody can see.
+    status = "running" if goes_on else root.status
+    return Shown(messages=found, status=status, upcoming=root.upcoming)
 
 
 def fold(message: UIMessage, chunks: Iterable[Chunk]) -> None:

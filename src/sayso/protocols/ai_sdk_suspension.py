@@ -21,6 +21,7 @@ from sayso.domain.hold import (
     Approval,
     Approved,
     Decision,
+    Delegation,
     Errored,
     Rejected,
     Withdrawn,
@@ -103,6 +104,8 @@ class Asked:
 
     def is_for(self, who: Authority | None, requesters: Iterable[str]) -> bool:
         """Tell whether somebody may decide it, as far as the journal can tell; None: anybody."""
+        if isinstance(self.opened.ask, Delegation):
+            return False  # It is settled by the end of another run.
         if who is None:
             return True
         others = self.ruling.not_requester and who.is_one_of(requesters)

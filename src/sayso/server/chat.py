@@ -65,7 +65,7 @@ async def get_stream(request: Request, chat_id: str, app: App, caller: Known) ->
     """
     options = {**_headers(request), **request.query_params}
     chat = await open_chat(app, caller, chat_id)
-    target = resumed(chat, caller, options)
+    target = await resumed(chat, caller, options)
     if target is None:
         return Response(status_code=204)
     return _stream(tell(app, chat, target, read_manner(options), closing_of(request)))
@@ -84,11 +84,11 @@ async def get_messages(
     return Response(msgspec.json.encode(page), media_type="application/json")
 
 
-def resumed(chat: Chat, caller: Caller, options: Mapping[str, Any]) -> Target | None:
+async def resumed(chat: Chat, caller: Caller, options: Mapping[str, Any]) -> Target | None:
     """Find what a reader comes back for; None if nothing is under way."""
     caller.need("read")
     whatever = _flag(options, "replay") or _flag(options, "follow")
-    if chat.row is None or (chat.row.status != "running" and not whatever):
+    if chat.row is None or not (whatever or await chat.is_under_way()):
         return None
     return Target(run_id=chat.row.id)
 

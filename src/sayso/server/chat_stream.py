@@ -10,7 +10,7 @@ Rule 3: it never just stops. An error says so, and so does a server that ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 import msgspec
 
@@ -21,7 +21,7 @@ from sayso.errors import SaysoError, UnknownRun
 from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target, Telling
-from sayso.server.chat_talk import Chat
+from sayso.server.chat_talk import FAMILY_MAX, Chat, read_family
 
 WAIT_S = 20.0
 """How long a continuous stream waits for an answer, if its client does not say."""
@@ -49,6 +49,7 @@ async def tell(
         for chunk in telling.begin(await source.past()):
             yield chunk
         while not telling.over:
+            source.follow(telling.runs)
             if not telling.waits or manner.follow:
                 until = None
             elif until is None:
@@ -70,55 +71,62 @@ async def tell(
 
 
 class _Source:
-    """A run's entries and text, until it is finished or the server ends."""
+    """What happens in a run and in those below it, until it is finished or the server ends."""
 
     def __init__(self, app: Sayso, run_id: str, closing: asyncio.Event) -> None:
         self.closing = False
         self._app = app
         self._run_id = run_id
-        self._items = app.events(run_id, deltas=True)
-        self._next: asyncio.Future[Recorded | Delta | None] | None = None
-        self._early: list[Delta] = []
+        self._heads: dict[str, int] = {}
+        """Up to which entry each run was read."""
+        self._feeds: dict[str, AsyncIterator[Recorded | Delta]] = {}
+        self._next: dict[str, asyncio.Future[Recorded | Delta | None]] = {}
+        self._ended: set[str] = set()
         self._closing = asyncio.ensure_future(closing.wait())
 
     async def past(self) -> list[Recorded]:
         """Read what is committed by now."""
-        row = await self._app.store.load(self._run_id)
-        if row is None:
+        found = await read_family(self._app, self._run_id)
+        if not found:
             raise UnknownRun(f"there is no run {self._run_id!r}")
-        found: list[Recorded] = []
-        while not found or found[-1].seq < row.seq:
-            item = await anext(self._items, None)
-            if isinstance(item, Delta):
-                self._early.append(item)
-            elif item is None:
-                break
-            else:
-                found.append(item)
+        for entry in found:
+            self._heads[entry.run_id] = max(entry.seq, self._heads.get(entry.run_id, 0))
+        head = self._heads[self._run_id]
+        self._feeds[self._run_id] = self._app.events(self._run_id, after=head, deltas=True)
         return found
+
+    def follow(self, runs: Iterable[str]) -> None:
+        """Follow these, too."""
+        for run_id in runs:
+            if run_id not in self._feeds and len(self._feeds) < FAMILY_MAX:
+                self._feeds[run_id] = self._app.events(run_id, after=self._heads.get(run_id, 0))
 
     async def next(self, patience_s: float | None) -> Recorded | Delta | None:
         """Wait for the next one; None: there is none, or not in time."""
-        if patience_s is not None and patience_s <= 0:
-            return None
-        if self._early:
-            return self._early.pop(0)
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._items, None))
-        await asyncio.wait(
-            {self._next, self._closing}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        if not self._next.done():
-            self.closing = self._closing.done()
-            return None
-        found, self._next = self._next.result(), None
-        return found
+        while patience_s is None or patience_s > 0:
+            for run_id, feed in self._feeds.items():
+                if run_id not in self._next and run_id not in self._ended:
+                    self._next[run_id] = asyncio.ensure_future(anext(feed, None))
+            await asyncio.wait(
+                {*self._next.values(), self._closing},
+                timeout=patience_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            done = next((one for one, task in self._next.items() if task.done()), None)
+            if done is None:
+                self.closing = self._closing.done()
+                return None
+            found = self._next.pop(done).result()
+            if found is not None or done == self._run_id:
+                return found
+            self._ended.add(done)
+        return None
 
     async def close(self) -> None:
         """Let go of everything."""
-        for task in (self._closing, self._next):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
-        if (close := getattr(self._items, "aclose", None)) is not None:
-            await close()
+        for task in (self._closing, *self._next.values()):
+            task.cancel()
+            await asyncio.wait({task})
+        for feed in self._feeds.values():
+            if (close := getattr(feed, "aclose", None)) is not None:
+                await close()

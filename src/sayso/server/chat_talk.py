@@ -18,7 +18,8 @@ import msgspec
 
 from sayso.app import Sayso
 from sayso.domain import codec
-from sayso.domain.hold import Verdict, answer, approve, read_id, reject
+from sayso.domain import events as e
+from sayso.domain.hold import Delegation, Verdict, answer, approve, read_id, reject
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
 from sayso.domain.run import FOLD, Run
@@ -47,6 +48,8 @@ from sayso.store.views import HoldView
 
 RUNS_MAX = 100
 """How many runs of a chat are shown at once, the last ones."""
+FAMILY_MAX = 200
+"""How many runs are told as one: a run, and those below it."""
 FINAL_BADLY = ("failed", "cancelled")
 
 
@@ -91,6 +94,13 @@ class Chat:
             return Target(run_id=row.id)
         return Target(run_id=row.id, message=place[1], seen=request.seen)
 
+    async def is_under_way(self) -> bool:
+        """Tell whether something goes on that nobody is asked about, here or in a run below."""
+        if self.row is None or self.row.status not in ("running", "suspended"):
+            return False
+        shown = show_run(self.row.id, await read_family(self._app, self.row.id))
+        return shown.status == "running"
+
     async def page(self, *, before: str | None = None, limit: int = RUNS_MAX) -> Page:
         """Give the chat's messages. The one that its stream would play again is not among them:
         older clients would show it twice.
@@ -100,18 +110,15 @@ class Chat:
         row = self.row if before is None else await self._run(before)
         status = None if self.row is None else self.row.status
         while row is not None and len(runs) < limit:
-            entries = await self.entries(row.id)
+            entries = await read_family(self._app, row.id)
             shown = show_run(row.id, entries, self.who)
+            status = shown.status if row is self.row else status
             live = message_id(row.id, shown.upcoming) if shown.status == "running" else ""
             runs.append([one for one in shown.messages if one.id != live])
             previous = (await self._state(row)).previous
             row = await self._app.store.load(previous) if previous else None
         messages = [one for run in reversed(runs) for one in run]
         return Page(messages=messages, status=status, before=None if row is None else row.id)
-
-    async def entries(self, run_id: str) -> list[Recorded]:
-        """Read all that has happened in a run."""
-        return [recorded(entry) for entry in await read_journal(self._app.store, run_id)]
 
     async def _say(self, request: ChatRequest, text: str, *, supersede: bool) -> Target:
         row, agent = self.row, request.agent
@@ -132,7 +139,7 @@ class Chat:
         """Try once more what has failed: say the same in the next run. What did not fail has been
         done, and is only told again.
         """
-        shown = show_run(row.id, await self.entries(row.id))
+        shown = show_run(row.id, await read_family(self._app, row.id))
         said = [one for one in shown.messages if one.role == "user"]
         text = said[-1].parts[0]["text"] if said else ""
         key = _key(self._thread, "again", row.id)
@@ -164,7 +171,7 @@ class Chat:
                 taken |= {one.hold for one in batch}
             except Refused as error:
                 refusals += [_refusal(one.hold, error) for one in batch]
-        run_id = holds[request.answers[-1].hold].run_id
+        run_id = await self._top(holds[request.answers[-1].hold].run_id)
         place = read_message_id(request.message)
         ours = place is not None and place[0] == run_id
         return Target(
@@ -203,9 +210,18 @@ class Chat:
         return row
 
     async def _is_of_chat(self, row: RunRow) -> bool:
-        if row.project != self._caller.project or self._thread not in (row.thread, row.id):
+        if row.project != self._caller.project:
             return False
-        return _is_mine(self.who, await self._state(row))
+        run = await self._state(row)
+        if run.root and run.root != run.id:
+            # What a run below another one asks is asked where the topmost of them is.
+            top = await self._app.store.load(run.root)
+            return top is not None and await self._is_of_chat(top)
+        return self._thread in (row.thread, row.id) and _is_mine(self.who, run)
+
+    async def _top(self, run_id: str) -> str:
+        row = await self._run(run_id)
+        return (await self._state(row)).root or run_id
 
     def _last(self) -> RunRow:
         if self.row is None:
@@ -241,6 +257,25 @@ async def open_chat(app: Sayso, caller: Caller, chat: str) -> Chat:
         return Chat(app, caller, who, chat, row)
     mine = "chat_" + hashlib.sha256(json.dumps([chat, str(who.by)]).encode()).hexdigest()
     return Chat(app, caller, who, mine, await app.store.thread(caller.project, mine))
+
+
+async def read_family(app: Sayso, run_id: str) -> list[Recorded]:
+    """Read all that has happened in a run and in those below it, in the order of commits."""
+    found: list[Recorded] = []
+    left = [run_id]
+    for one in left:
+        entries = [recorded(entry) for entry in await read_journal(app.store, one)]
+        found += entries
+        left += [run for entry in entries for run in begun(entry)][: FAMILY_MAX - len(left)]
+    return found if len(left) == 1 else sorted(found, key=lambda entry: entry.position)
+
+
+def begun(entry: Recorded) -> list[str]:
+    """Name the run that an entry has begun below its own."""
+    event = entry.event
+    if isinstance(event, e.HoldOpened) and isinstance(event.ask, Delegation):
+        return [event.ask.run]
+    return []
 
 
 async def _read(app: Sayso, row: RunRow) -> Run:
