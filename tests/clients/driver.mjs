@@ -28,7 +28,7 @@ class Page extends ai.AbstractChat {
   }
 }
 
-function open({ url, token, chat, messages = [], auto = true, socket = false, query = '' }) {
+function open({ url, token, chat, agent, messages = [], auto = true, socket = false, query = '' }) {
   const page = { sent: 0, flying: 0, heard: [] };
   const headers = { authorization: `Bearer ${token}` };
   const counted = async (input, init) => {
@@ -50,11 +50,12 @@ function open({ url, token, chat, messages = [], auto = true, socket = false, qu
     ? new ai.WebSocketChatTransport({
         url: `${url.replace('http', 'ws')}/v1/chat?token=${encodeURIComponent(token)}${query ? `&${query}` : ''}`,
         webSocket: Counted,
-        body: { replay: true },
+        body: { agent, replay: true },
       })
     : new ai.DefaultChatTransport({
         api: `${url}/v1/chat${query ? `?${query}` : ''}`,
         headers,
+        body: { agent },
         fetch: counted,
         prepareReconnectToStreamRequest: ({ id }) => ({
           api: `${url}/v1/chat/${encodeURIComponent(id)}/stream?replay=true${query ? `&${query}` : ''}`,

@@ -30,6 +30,7 @@ class Page:
             url=server.url,
             token="mira@default",
             chat=self.chat,
+            agent=more.pop("agent", "payer"),
             socket=CLIENTS[client][2],
             **more,
         )
@@ -111,6 +112,36 @@ def test_two_calls_of_a_turn_are_answered_in_one_request(page: Page, server: Ser
     shown = page.approve(second, approved=False, reason="not this one")
 
     assert states(shown) == ["output-available", "output-denied", "output-available"]
+    assert shown["sent"] == 2
+    assert server.payments(page.payee) == [200.0]
+
+
+def test_a_question_is_data_and_its_answer_goes_in_the_body(page: Page, server: Server) -> None:
+    shown = page.ask("which one")
+    assert states(shown) == ["input-available"]
+    (told,) = suspensions(shown)
+    assert [one["value"] for one in told["ask"]["options"]] == ["this", "that"]
+
+    shown = page.do("send", body={"answers": {told["id"]: "that"}})
+
+    assert (states(shown), calls(shown)[0]["output"]) == (["output-available"], "that")
+    assert texts(shown)[-1] == "Done: Returned."
+    assert (shown["sent"], len(shown["messages"])) == (2, 2)
+
+
+def test_what_a_sub_agent_asks_is_answered_by_the_same_page(
+    browser: Browser, server: Server, client: str
+) -> None:
+    page = Page(browser, server, client, agent="boss")
+    shown = page.ask("pay 200 WHO pay 300 WHO")
+    assert states(shown) == ["input-available", "approval-requested", "approval-requested"]
+    first, second = asked(shown)
+
+    page.approve(first, sends=False)
+    shown = page.approve(second, approved=False)
+
+    assert states(shown) == ["output-available", "output-available", "output-denied"]
+    assert texts(shown) == ["It is done."]
     assert shown["sent"] == 2
     assert server.payments(page.payee) == [200.0]
 

@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection
 
-from sayso import Agent, Context, Policy, Rule, Sayso, tool
+from sayso import Agent, Context, Policy, Rule, Sayso, ask_user, spawn, tool
 from sayso import errors as x
 from sayso.domain.hold import approve, reject
 from sayso.domain.message import AssistantMessage, Message, UserMessage
@@ -112,7 +112,19 @@ def payer(world: World) -> Agent:
         """Look up a rate."""
         return {"currency": currency, "rate": 1.5}
 
-    return Agent("payer", model=Haltingly(world), tools=[pay, rate])
+    return Agent("payer", model=Haltingly(world), tools=[pay, rate, ask_user()])
+
+
+def boss() -> Agent:
+    """Make an agent that has another one do what it is told."""
+
+    def script(messages: tuple[Message, ...]) -> Any:
+        if any(isinstance(one, AssistantMessage) for one in messages):
+            return say("It is done.")
+        asked = next(one for one in messages if isinstance(one, UserMessage))
+        return call("spawn", {"agent": "payer", "input": asked.text})
+
+    return Agent("boss", model=ScriptedModel(script), tools=[spawn("payer")])
 
 
 class Haltingly(ScriptedModel):
@@ -146,6 +158,8 @@ def _script(messages: tuple[Message, ...]) -> Any:
         call(name, {"amount": float(amount), "to": to})
         for name, amount, to in re.findall(r"(pay) (\d+) (\w+)", asked.text)
     ]
+    if "which" in asked.text:
+        calls.append(call("ask_user", {"question": "Which?", "options": ["this", "that"]}))
     calls += [call("rate", {"currency": one}) for one in re.findall(r"rate (\w+)", asked.text)]
     return [say("Let me see. "), *calls] if calls else say(f"You said: {asked.text}")
 
@@ -158,7 +172,7 @@ POLICY = Policy(
 async def main(root: Path, port: int) -> None:
     world = World(root / "world")
     async with Sayso(
-        root / "sayso.db", agents=[payer(world)], policy=POLICY, bounds=QUICK, drain_s=1
+        root / "sayso.db", agents=[payer(world), boss()], policy=POLICY, bounds=QUICK, drain_s=1
     ) as app:
         for name in ("mira", "bob"):
             await app.people.put(name, roles=["finance"])

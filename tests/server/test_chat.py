@@ -619,10 +619,14 @@ async def test_what_a_sub_agent_asks_is_asked_in_its_parents_chat(tmp_path: Path
         assert page["status"] == "suspended"
         (hold,) = holds(page)
         assert not hold.startswith("hold_" + page["messages"][-1]["id"][4:-2])
+        # Its step has nothing else in it that is open, or no client would send the answer.
+        parts = page["messages"][-1]["parts"]
+        step = parts[len(parts) - [p["type"] for p in parts][::-1].index("step-start") :]
+        assert [p["state"] for p in step if "toolCallId" in p] == ["approval-requested"]
 
         chunks = await here.post(answered("c", page, True))
         assert chunks[-1] == {"type": "finish", "finishReason": "tool-calls"}
-        assert "tool-output-available" in kinds(chunks)
+        assert kinds(chunks)[1:3] == ["tool-output-available", "start-step"]
         page = await here.page("c")
         assert holds(page) != [hold]
         chunks = await here.post(answered("c", page, False))

@@ -103,6 +103,7 @@ class Projection:
         self._quiet = False
         self._dirty: dict[str, None] = {}
         self._answered: frozenset[str] = frozenset()
+        self._seen: frozenset[str] = frozenset()
 
     def ends_message(self, entry: Recorded | Delta) -> bool:
         """Tell whether this entry is the first of the next message."""
@@ -129,11 +130,12 @@ class Projection:
         self._quiet = False
         return list(self._flush())
 
-    def go_on(self, answered: Iterable[str]) -> None:
-        """Go on in a new stream with a message whose client has all that was told so far, and shows
-        an answer of its own to these holds. Of what else is asked it may show anything.
+    def go_on(self, answered: Iterable[str], seen: Iterable[str] = ()) -> None:
+        """Go on in a new stream with a message whose client has all that was told so far, and the
+        calls that were `seen`. It shows an answer of its own to the holds that were `answered`; of
+        what else is asked it may show anything.
         """
-        self._answered = frozenset(answered)
+        self._answered, self._seen = frozenset(answered), frozenset(seen)
         self._step, self._text, self._text_id = False, "", ""
         self.catch_up()
 
@@ -154,12 +156,17 @@ class Projection:
         return [*chunks, {"type": "finish", "finishReason": _REASONS.get(self.status, "other")}]
 
     @property
+    def asks(self) -> bool:
+        """Tell whether its client shows a request."""
+        return any(part.state == ASKED for part in self._parts.values())
+
+    @property
     def waits(self) -> bool:
         """Tell whether it can only go on once something is settled. One that has nothing left to be
         settled is about to go on, even if that is only said by the next entry.
         """
-        asks = any(not asked.effective for asked, _ in self._holds.values())
-        return self.status == "suspended" and asks
+        left = any(not asked.effective for asked, _ in self._holds.values())
+        return self.status == "suspended" and left
 
     @property
     def waits_for(self) -> list[str]:
@@ -217,7 +224,7 @@ class Projection:
             yield from self._write(turn.turn, turn.text)
         else:
             if not self._text_id:
-                yield from self._begin_step()
+                yield from self.begin_step()
             yield from self._write(turn.turn, turn.text[len(self._text) :])
         yield from self._end_text()
         for call in turn.calls:
@@ -231,6 +238,8 @@ class Projection:
 
     def _ask_for(self, call: Call, by: str = "") -> Part:
         part = self._parts[call_id(self.run_id, call.ref)] = Part(self.run_id, call, by)
+        if part.id in self._seen:
+            part.shown, part.state = part.args, INPUT
         return part
 
     def _delta(self, delta: Delta) -> Iterator[Chunk]:
@@ -248,7 +257,7 @@ class Projection:
             return
         yield from self._flush()
         if not self._text_id:
-            yield from self._begin_step()
+            yield from self.begin_step()
         yield from self._write(delta.turn, delta.text)
 
     def _write(self, turn: int, text: str) -> Iterator[Chunk]:
@@ -409,11 +418,12 @@ class Projection:
                 text = f"Nobody can say whether this happened: {reason}"
         return {"type": "tool-output-error", "toolCallId": part.id, "errorText": text}
 
-    def _begin_step(self) -> Iterator[Chunk]:
+    def begin_step(self) -> Iterator[Chunk]:
+        """Begin another step, unless something is asked in the one under way."""
         if self._wire.continuous:
             yield from self._end_step()
             return
-        if self._step and any(part.state == ASKED for part in self._parts.values()):
+        if self._step and self.asks:
             # A client sends its answers by itself only if they are all in the last step.
             return
         yield from self._end_step()

@@ -31,6 +31,7 @@ class Family:
         """Each run below, with the number of the message that it belongs to."""
         self._quiet = False
         self._answered: frozenset[str] = frozenset()
+        self._seen: frozenset[str] = frozenset()
 
     @property
     def runs(self) -> Iterable[str]:
@@ -69,12 +70,12 @@ class Family:
             chunks += told if home == self.root.message else []
         return chunks
 
-    def go_on(self, answered: Iterable[str]) -> None:
+    def go_on(self, answered: Iterable[str], seen: Iterable[str]) -> None:
         """Go on in a new stream; see `Projection.go_on`."""
-        self._answered = frozenset(answered)
+        self._answered, self._seen = frozenset(answered), frozenset(seen)
         self._quiet = True
         for one in self._all():
-            one.go_on(self._answered)
+            one.go_on(self._answered, self._seen)
 
     def close(self) -> list[Chunk]:
         """End a stream, or a message of it."""
@@ -84,6 +85,13 @@ class Family:
             chunks += told if home == self.root.message else []
         return [*chunks, *self.root.close()]
 
+    def begin_step(self) -> Iterator[Chunk]:
+        """Begin a step for what a run below asks. The call that waits for that run is in the one
+        before: a client sends answers by itself only if nothing else of their step is open.
+        """
+        if not any(one.asks for one in self._all()):
+            yield from self.root.begin_step()
+
     def _all(self) -> Iterator[Projection]:
         yield self.root
         for below, _ in self._below.values():
@@ -91,7 +99,8 @@ class Family:
 
     def _adopt(self, run_id: str, home: int) -> None:
         below = Below(run_id, wire=self._wire, who=self._who)
-        below.go_on(self._answered)
+        below.family = self
+        below.go_on(self._answered, self._seen)
         if not self._quiet:
             below.live()
         self._below[run_id] = below, home
@@ -107,6 +116,8 @@ class Family:
 class Below(Projection):
     """A run below another one: only what it asks is told."""
 
+    family: Family
+
     def close(self) -> list[Chunk]:
         """Tell how its calls stand; the end is its parent's."""
         return [*self._flush(), *self._settle()]
@@ -121,4 +132,8 @@ class Below(Projection):
         return iter(())
 
     def _sync(self, part: Part) -> Iterator[Chunk]:
-        return super()._sync(part) if part.holds else iter(())
+        if not part.holds:
+            return
+        if part.shown is None:
+            yield from self.family.begin_step()
+        yield from super()._sync(part)

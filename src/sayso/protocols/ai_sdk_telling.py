@@ -76,7 +76,7 @@ class Telling:
             told = [*self.add(entry)]
             yield from told if index > known else ()
             if index == known:
-                self._family.go_on(self._target.answered)
+                self._family.go_on(self._target.answered, self._target.seen)
             if self._passed:
                 return
         yield from self._mine(self._family.live())
