@@ -47,7 +47,7 @@ MINIMAL = {
 }
 
 
-@tool(approval=True)
+@tool(approval=True, why="It is a lot.")
 async def pay(amount: int, to: str) -> dict[str, Any]:
     return {"paid": amount, "to": to}
 
@@ -213,6 +213,7 @@ async def test_the_minimal_profile_has_nothing_that_6_0_3_refuses(name: str) -> 
 
     for wire in (Wire(), Wire(continuous=True)):
         for chunk in lived(entries, wire=wire) + told(entries, wire=wire):
+            assert chunk["type"] in MINIMAL, chunk
             assert chunk.keys() - {"type"} <= MINIMAL[chunk["type"]], chunk
 
 
