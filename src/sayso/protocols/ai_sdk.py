@@ -218,7 +218,7 @@ class Projection:
             self.said = [one for one in self.said if one[0] > turn.seen]
         self._turn = turn.turn
         self._ahead.clear()
-        if self._text_id and (self._torn or not turn.text.startswith(self._text)):
+        if not turn.text.startswith(self._text):
             # The model was asked again after it had begun to answer: this is what it said.
             yield from self._end_text()
             yield from self._write(turn.turn, turn.text)
