@@ -11,6 +11,7 @@
     |   |   +-- UnknownGrant
     |   +-- AlreadyDecided      the first decision stands; it is attached
     |   |   +-- HoldExpired     nobody decided in time; late is late
+    |   +-- Unauthenticated     no credential, or none that is good
     |   +-- NotAllowed          this person may not do this
     |   +-- NotWhatWasShown     the digest is not that of what is on offer now, or was seen
     |   +-- WrongVerdict        this verdict does not answer this ask
@@ -126,6 +127,10 @@ class AlreadyDecided(Refused):
 
 class HoldExpired(AlreadyDecided):
     """Nobody decided in time; the hold has expired."""
+
+
+class Unauthenticated(Refused):
+    """Say who you are: this needs a credential that is good."""
 
 
 class NotAllowed(Refused):

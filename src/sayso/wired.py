@@ -225,6 +225,11 @@ class Wired:
         self._parts = parts
 
     @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        return self._parts is not None
+
+    @property
     def store(self) -> Store:
         """The open store."""
         return self._open_parts.store
