@@ -16,14 +16,13 @@ from sayso.server import holds, runs
 from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.stream import Streams
-from sayso.server.token import Tokens
 
 
 def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None = None) -> FastAPI:
     """Make an ASGI application of a `Sayso`, to be run by itself or mounted in another.
 
     The `Sayso` is opened when the application starts and closed when it ends, unless it is open
-    already. API tokens are always good; `ways` are further ways in. `public_url` is the address
+    already; what is mounted is not started by itself, so open it in your own lifespan then. API tokens are always good; `ways` are further ways in. `public_url` is the address
     that people reach it by, if that is not what their requests say.
     """
 
@@ -32,7 +31,6 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
         opens = not sayso.is_open
         if opens:
             await sayso.open()
-        app.state.door = Door([TokenWay(Tokens(sayso.store)), *ways])
         try:
             yield
         finally:
@@ -49,6 +47,7 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
         redoc_url=None,
     )
     app.state.sayso = sayso
+    app.state.door = Door([TokenWay(sayso), *ways])
     app.state.public_url = public_url
     app.state.streams = Streams()
     app.state.closing = asyncio.Event()

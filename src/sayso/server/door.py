@@ -13,6 +13,7 @@ from typing import Protocol
 
 from starlette.requests import HTTPConnection
 
+from sayso.app import Sayso
 from sayso.domain.value import Principal
 from sayso.errors import Unauthenticated
 from sayso.server.caller import Caller
@@ -51,15 +52,15 @@ class Door:
 class TokenWay:
     """Lets in who bears an API token."""
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+    def __init__(self, sayso: Sayso) -> None:
+        self._sayso = sayso
 
     async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
         """Look the token up."""
         del request
         if not credential.startswith("sayso_"):
             return None
-        token = await self._tokens.find(credential)
+        token = await Tokens(self._sayso.store).find(credential)
         if token is None:
             raise Unauthenticated("this token is not known, was revoked, or has ended")
         return Caller(
