@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from sayso.app import Sayso
 from sayso.errors import SaysoError
-from sayso.server import holds, runs
+from sayso.server import govern, holds, runs
 from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.stream import Streams
@@ -22,8 +22,9 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     """Make an ASGI application of a `Sayso`, to be run by itself or mounted in another.
 
     The `Sayso` is opened when the application starts and closed when it ends, unless it is open
-    already; what is mounted is not started by itself, so open it in your own lifespan then. API tokens are always good; `ways` are further ways in. `public_url` is the address
-    that people reach it by, if that is not what their requests say.
+    already; what is mounted is not started by itself, so open it in your own lifespan then. API
+    tokens are always good; `ways` are further ways in. `public_url` is the address that people
+    reach it by, if that is not what their requests say.
     """
 
     @asynccontextmanager
@@ -54,6 +55,7 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     add_handlers(app)
     app.include_router(runs.router)
     app.include_router(holds.router)
+    app.include_router(govern.router)
     _add_health(app, sayso)
     _describe(app)
     return app

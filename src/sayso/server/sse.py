@@ -34,8 +34,9 @@ async def alive(
     try:
         while not closing.is_set():
             await asyncio.wait({frame, over}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
-            if not frame.done():
+            if not frame.done() and not closing.is_set():
                 yield b": alive\n\n"
+            if not frame.done():
                 continue
             found = frame.result()
             if found is None:
