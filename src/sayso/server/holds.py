@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from sayso.app import Sayso
 from sayso.domain.hold import answer as answered
-from sayso.errors import NotAllowed, SaysoError
+from sayso.errors import BadAnswer, NotAllowed, SaysoError
 from sayso.server.caller import App, Caller, Decider, Reader
 from sayso.server.json import StrictRoute
 from sayso.server.problem import Problem, Refusal, describe, documented
@@ -221,13 +221,12 @@ async def respond(
     _check_project(caller, project)
     window = caller.window(app)
     hold = await window.hold(hold_id)
-    await app.decide(
-        hold,
-        answered(body.response),
-        by=caller.by,
-        key=idempotency_key,
-        channel=CHANNEL,
-    )
+    try:
+        await app.decide(
+            hold, answered(body.response), by=caller.by, key=idempotency_key, channel=CHANNEL
+        )
+    except BadAnswer as error:
+        raise Refusal(400, "BadAnswer", "The answer does not fit", str(error)) from None
     return await accepted(request, app, caller, hold.run_id)
 
 

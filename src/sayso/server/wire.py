@@ -116,7 +116,7 @@ class DecisionIn(VerdictIn):
 
     seen: Name
     """The digest of what was shown."""
-    undo: Annotated[float, Field(ge=0, le=600)] = 0
+    undo: Annotated[float, Field(ge=0.001, le=600)] | None = None
     """For how many seconds it can be taken back; it counts after that."""
     even_if_alive: bool = False
 
@@ -357,7 +357,7 @@ def decision_out(one: Decision) -> DecisionOut:
 
 def hold_out(hold: HoldView) -> HoldOut:
     """Show a hold."""
-    ask = None if hold.ask is None else msgspec.to_builtins(hold.ask)
+    ask = None if hold.ask is None else decode_value(msgspec.json.encode(hold.ask))
     return HoldOut(
         **{name: getattr(hold, name) for name in _SAME_OF_HOLD},
         approvers=list(hold.approvers),
