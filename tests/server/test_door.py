@@ -59,7 +59,8 @@ async def test_a_token_ends_when_it_is_revoked_or_its_time_is_over():
         mira = Principal(id="mira")
         first, text = await tokens.create(name="a", by=mira, project="default")
         _, short = await tokens.create(name="b", by=mira, project="default", expires="1h")
-        assert await tokens.find(text) and await tokens.find(short)
+        assert await tokens.find(text)
+        assert await tokens.find(short)
 
         await tokens.revoke(first.id, project="default")
         clock.advance(3_600_000)

@@ -78,9 +78,9 @@ async def test_every_route_is_in_the_table():
             assert (await client.get(path)).status_code == 200
 
 
-@pytest.mark.parametrize(("method", "path"), TABLE)
-async def test_a_route_is_for_those_who_are_let_in_with_its_scope(method, path):
-    scope, body = TABLE[method, path]
+@pytest.mark.parametrize("route", TABLE)
+async def test_a_route_is_for_those_who_are_let_in_with_its_scope(route):
+    (method, path), (scope, body) = route, TABLE[route]
     async with service() as it:
         nobody = await it.bearing(None)
         assert (await nobody.request(method, url(path), json=body)).status_code == 401

@@ -26,7 +26,8 @@ async def test_a_suspended_run_answers_with_what_it_asks():
         assert (status, body["type"], len(body["calls"])) == (200, "suspended", 1)
         hold = body["calls"][0]
         assert hold["args"] == {"amount": 200, "to": "Jiro"}
-        assert hold["digest"] and "amount: 200" in hold["shown"]
+        assert hold["digest"]
+        assert "amount: 200" in hold["shown"]
         assert body["approval_url"].startswith("http://sayso.test/v1/resume/req_")
         run = (await client.get(f"/v1/runs/{body['run_id']}", params={"as": "run"})).json()
         assert (run["type"], run["status"], run["holds"][0]["id"]) == (
