@@ -172,12 +172,12 @@ async def resume(
     the query says stands in for a body.
     """
     if body is None and action is None:
-        raise Refusal(422, "InvalidRequest", "Nothing is said", "say an action: approve, reject, …")
+        raise Refusal(422, "NothingSaid", "Nothing is said", "say an action: approve, reject, …")
     if body is not None and (action or seen):
-        raise Refusal(422, "InvalidRequest", "Said twice", "say it in the body or in the query")
+        raise Refusal(422, "SaidTwice", "Said twice", "say it in the body or in the query")
     given = body or ResumeIn(action=action or "reject", seen=seen)
     if given.seen is None:
-        raise Refusal(422, "InvalidRequest", "Not seen", "`seen` is the digest of what was shown")
+        raise Refusal(422, "NotSeen", "Not seen", "`seen` is the digest of what was shown")
     await caller.window(app).reach(request_id)
     holds = await app.resume(
         request_id,

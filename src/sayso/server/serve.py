@@ -16,6 +16,7 @@ from sayso.errors import BadSetup
 
 DRAIN_S = 30
 """How long requests under way may take when the server ends; streams end at once."""
+BACKLOG = 2048
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -44,12 +45,14 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket before anything is opened; `BadSetup` says what is in the way."""
+    """Listen before anything is opened; `BadSetup` says what is in the way."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+        # Whoever is told the address may connect at once, and waits.
+        sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
         taken = error.errno == errno.EADDRINUSE
