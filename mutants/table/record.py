@@ -113,7 +113,7 @@ MUTANTS = (
         name="anybody does what a run's owner may",
         file="engine/people.py",
         old="        if not owns(who, run):",
-        new="if False:",
+        new="        if False:",
         test="engine/test_people.py::test_an_operator_does_what_the_owner_may[memory]",
     ),
 )
