@@ -62,6 +62,7 @@
     +-- ModelFailed             the model gave no usable answer
     +-- CannotGoOn              the run has used up what it may: turns, plans
     +-- SignInFailed            a provider gave no token, or none that can be used
+    +-- AddressRefused          an address that must not be reached from here
     +-- WaitTimeout             the wait is over, the run is not
 
 Leaf names state facts. A docstring is the default message; data travels as attributes.
@@ -367,6 +368,10 @@ class SignInFailed(SaysoError):
     code: str | None = None
     """The provider's error code, if it is one of the standard's; `invalid_grant`: sign in again."""
     retryable: bool = False
+
+
+class AddressRefused(SaysoError):
+    """This address is not one that may be reached from here."""
 
 
 class WaitTimeout(SaysoError):
