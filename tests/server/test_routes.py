@@ -45,6 +45,8 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("POST", "/v1/resume/{request_id}"): ("decide", DECISION),
     ("GET", "/v1/projects/{project}/questions"): ("read", None),
     ("POST", "/v1/projects/{project}/questions/{hold_id}/respond"): ("decide", {"response": 1}),
+    ("GET", "/v1/notifications"): ("read", None),
+    ("POST", "/v1/notifications/{hold_id}/read"): ("read", None),
     ("GET", "/v1/me"): (None, None),
     ("GET", "/v1/people"): ("admin", None),
     ("GET", "/v1/people/{person_id}"): ("admin", None),

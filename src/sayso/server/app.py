@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from sayso.app import Sayso
 from sayso.errors import SaysoError
-from sayso.server import govern, holds, runs
+from sayso.server import govern, holds, notices, runs
 from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.stream import Streams
@@ -55,6 +55,7 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     add_handlers(app)
     app.include_router(runs.router)
     app.include_router(holds.router)
+    app.include_router(notices.router)
     app.include_router(govern.router)
     _add_health(app, sayso)
     _describe(app)
