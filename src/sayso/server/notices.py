@@ -7,6 +7,7 @@ anywhere is answered here. All that is kept is what somebody has read.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -91,10 +92,8 @@ async def read_notification(
 ) -> NotificationOut:
     """Say that the caller has read it. Doing so twice is fine."""
     hold = await caller.window(app).hold(hold_id)
-    try:
+    with suppress(StaleItem):  # It was read before.
         await app.store.shelf.put(caller.project, READ, _name(caller, hold), b"1", rev=0)
-    except StaleItem:
-        pass  # It was read before.
     return await _shown(app, caller, hold, base_of(request))
 
 
