@@ -4,10 +4,15 @@ import asyncio
 import inspect
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres import postgres, postgres_home
 
 __all__ = ["postgres", "postgres_home"]
+
+# A busy machine is no fault of ours: no example is timed.
+settings.register_profile("sayso", deadline=None)
+settings.load_profile("sayso")
 
 
 @pytest.hookimpl(tryfirst=True)

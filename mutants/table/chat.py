@@ -76,16 +76,9 @@ MUTANTS = (
         test="server/test_chat.py::test_a_text_never_takes_an_answer_along",
     ),
     Mutant(
-        name="a chat takes what a form can send",
-        file="server/chat.py",
-        old='if kind != "application/json":',
-        new="if False:",
-        test="server/test_chat.py::test_what_is_no_json_is_not_read",
-    ),
-    Mutant(
         name="a chat reads bodies of any size",
-        file="server/chat.py",
-        old="if len(read) > BODY_MAX:",
+        file="server/json.py",
+        old="if len(read) > self.body_max:",
         new="if False:",
         test="server/test_chat.py::test_what_is_no_json_is_not_read",
     ),

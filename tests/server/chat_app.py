@@ -18,22 +18,18 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection
 
 from sayso import Agent, Context, Policy, Rule, Sayso, ask_user, spawn, tool
-from sayso import errors as x
 from sayso.domain.hold import approve, reject
 from sayso.domain.message import AssistantMessage, Message, UserMessage
 from sayso.domain.value import Principal
 from sayso.engine.ports import Answer, Prompt
+from sayso.errors import Unauthenticated
+from sayso.server.app import create_app
 from sayso.server.caller import Caller
-from sayso.server.chat import router
-from sayso.server.chat_socket import socket_router
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.kit import QUICK, World
-
-STATUS = {x.NotAllowed: 403, x.Unknown: 404, x.Refused: 422, x.SaysoError: 503}
 
 
 class OpenDoor:
@@ -43,7 +39,7 @@ class OpenDoor:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         token = token or request.query_params.get("token", "")
         if not token:
-            raise x.NotAllowed("who are you?")
+            raise Unauthenticated
         person, _, rest = token.partition("@")
         project, _, scopes = rest.partition("/")
         via = "session" if "cookie" in request.headers else "token"
@@ -52,20 +48,9 @@ class OpenDoor:
 
 
 def chat_app(app: Sayso) -> FastAPI:
-    """Make the application."""
-    made = FastAPI()
-    made.state.sayso = app
+    """Make the application, with another door."""
+    made = create_app(app)
     made.state.door = OpenDoor()
-    made.state.closing = asyncio.Event()
-
-    async def problem(_: Request, error: Exception) -> JSONResponse:
-        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-        body = {"title": type(error).__name__, "status": status, "detail": str(error)}
-        return JSONResponse(body, status, media_type="application/problem+json")
-
-    made.add_exception_handler(x.SaysoError, problem)
-    made.include_router(router)
-    made.include_router(socket_router)
     return made
 
 

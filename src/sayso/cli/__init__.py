@@ -31,7 +31,9 @@ _COMMANDS = (
     "doubt",
     "export",
     "policy",
+    "serve",
     "show",
+    "token",
 )
 
 
@@ -108,6 +110,8 @@ def main(ctx: click.Context) -> None:
       sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over
       sayso desk-key new desk.key     make a key that signs what people decide
+      sayso serve pay:app             serve the API over HTTP
+      sayso token create NAME         make a token for the API
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

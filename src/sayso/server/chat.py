@@ -11,22 +11,25 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.app import Sayso
-from sayso.domain.digest import decode_value
+from sayso.engine.keys import KEY_MAX
 from sayso.errors import BadValue
 from sayso.protocols.ai_sdk import Wire
-from sayso.protocols.ai_sdk_request import read_request
+from sayso.protocols.ai_sdk_request import ID_MAX, read_request
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target
-from sayso.server.caller import App, Caller, caller_of
+from sayso.server.caller import App, Caller, Reader, caller_of
 from sayso.server.chat_stream import WAIT_S, Manner, tell
 from sayso.server.chat_talk import RUNS_MAX, Chat, open_chat
+from sayso.server.json import StrictRequest, StrictRoute
+from sayso.server.problem import documented
 from sayso.server.sse import HEADERS, alive, event
 
 log = logging.getLogger("sayso")
@@ -36,57 +39,138 @@ BODY_MAX = 8_000_000
 WAIT_MAX_S = 300.0
 DONE = event("[DONE]")
 FAULT = "A fault of ours; the log of the server has it."
+Mode = Literal["detached", "continuous", "answer"]
 _MODES = ("detached", "continuous", "answer")
+_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
 
-router = APIRouter(tags=["chat"])
+
+class LargeRequest(StrictRequest):
+    """A request with a whole chat in it."""
+
+    body_max = BODY_MAX
+
+
+class LargeRoute(StrictRoute):
+    """A route that reads a whole chat."""
+
+    request_class = LargeRequest
+
+
+class ChatIn(BaseModel):
+    """What a client of the AI SDK sends. What else there is in it is not looked at."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field(min_length=1, max_length=KEY_MAX)
+    messages: list[dict[str, Any]] | None = None
+    message: dict[str, Any] | None = None
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    messageId: str | None = Field(None, max_length=ID_MAX)  # noqa: N815 - as clients write it.
+    modifiedArgs: dict[str, dict[str, Any]] | None = None  # noqa: N815 - as clients write it.
+    answers: dict[str, Any] | None = None
+    rejections: dict[str, str | None] | None = None
+    agent: str | None = Field(None, max_length=ID_MAX)
+
+
+class TellIn(BaseModel):
+    """How a client wants to be told what comes of what it sends."""
+
+    mode: Mode | None = None
+    profile: Literal["6", "7"] | None = None
+    wait_s: float | None = Field(None, gt=0, le=WAIT_MAX_S)
+    supersede: bool | None = None
+    follow: bool | None = None
+
+
+class ResumeIn(BaseModel):
+    """How a client wants to be told what goes on."""
+
+    profile: Literal["6", "7"] | None = None
+    replay: bool | None = None
+    follow: bool | None = None
+
+
+class ChatOut(BaseModel):
+    """Messages of a chat, for a page that loads it."""
+
+    messages: list[dict[str, Any]]
+    status: str | None
+    before: str | None
+
+
+router = APIRouter(prefix="/v1", tags=["chat"], route_class=LargeRoute)
 Known = Annotated[Caller, Depends(caller_of)]
 
 
-@router.post("/v1/chat", response_model=None)
-async def post_chat(request: Request, app: App, caller: Known) -> Response:
+@router.post(
+    "/chat",
+    response_model=None,
+    responses={200: {"content": _STREAM}, **documented(400, 404, 409, 413)},
+)
+async def post_chat(
+    *,
+    request: Request,
+    app: App,
+    caller: Known,
+    body: ChatIn,
+    query: Annotated[TellIn, Query()],
+) -> Response:
     """Say something in a chat, or answer what it asks; read what comes of it as a UI message
     stream. With `mode=answer` nothing is streamed: another stream is open for that.
     """
-    body = await _read(request)
-    said = read_request(body)
-    options = {**body, **_headers(request), **request.query_params}
-    manner, mode = read_manner(options), read_mode(options)
-    chat = await open_chat(app, caller, said.chat)
-    target = await chat.take(said, supersede=read_supersede(options))
+    given = body.model_dump(exclude_unset=True)
+    options = {**given, **_headers(request), **query.model_dump(exclude_none=True)}
+    manner, mode, supersede = read_manner(options), read_mode(options), read_supersede(options)
+    chat = await open_chat(app, caller, body.id)
+    target = await chat.take(read_request(given), supersede=supersede)
     if mode == "answer":
         return Response(_json(await taken(app, target)), media_type="application/json")
-    return _stream(tell(app, chat, target, manner, closing_of(request)))
+    return _stream(request, tell(app, chat, target, manner, request.app.state.closing))
 
 
-@router.get("/v1/chat/{chat_id}/stream", response_model=None)
-async def get_stream(request: Request, chat_id: str, app: App, caller: Known) -> Response:
+@router.get(
+    "/chat/{chat_id}/stream",
+    response_model=None,
+    responses={200: {"content": _STREAM}, 204: {"description": "Nothing goes on"}, **documented()},
+)
+async def get_stream(
+    *,
+    request: Request,
+    app: App,
+    caller: Reader,
+    chat_id: str,
+    query: Annotated[ResumeIn, Query()],
+) -> Response:
     """Read the message under way from its beginning; 204 if there is none. With `replay` also one
     that is over or waits; with `follow`, until its run is finished.
     """
-    options = {**_headers(request), **request.query_params}
+    options = {**_headers(request), **query.model_dump(exclude_none=True)}
+    manner = read_manner(options)
     chat = await open_chat(app, caller, chat_id)
-    target = await resumed(chat, caller, options)
+    target = await resumed(chat, options)
     if target is None:
         return Response(status_code=204)
-    return _stream(tell(app, chat, target, read_manner(options), closing_of(request)))
+    return _stream(request, tell(app, chat, target, manner, request.app.state.closing))
 
 
-@router.get("/v1/chat/{chat_id}/messages", response_model=None)
+@router.get("/chat/{chat_id}/messages", responses=documented(404))
 async def get_messages(
-    chat_id: str, app: App, caller: Known, before: str | None = None, limit: int = RUNS_MAX
-) -> Response:
+    *,
+    app: App,
+    caller: Reader,
+    chat_id: str,
+    before: Annotated[str | None, Query(max_length=ID_MAX)] = None,
+    limit: Annotated[int, Query(ge=1, le=RUNS_MAX)] = RUNS_MAX,
+) -> ChatOut:
     """Give a chat's messages, for a page that loads it: those of its last runs. The one that its
     stream would play from its beginning is left to that.
     """
-    if not 1 <= limit <= RUNS_MAX:
-        raise BadValue(f"limit is from 1 to {RUNS_MAX}")
     page = await (await open_chat(app, caller, chat_id)).page(before=before, limit=limit)
-    return Response(msgspec.json.encode(page), media_type="application/json")
+    return ChatOut(**msgspec.to_builtins(page))
 
 
-async def resumed(chat: Chat, caller: Caller, options: Mapping[str, Any]) -> Target | None:
+async def resumed(chat: Chat, options: Mapping[str, Any]) -> Target | None:
     """Find what a reader comes back for; None if nothing is under way."""
-    caller.need("read")
     whatever = _flag(options, "replay") or _flag(options, "follow")
     if chat.row is None or not (whatever or await chat.is_under_way()):
         return None
@@ -136,15 +220,12 @@ async def taken(app: Sayso, target: Target) -> dict[str, Any]:
     }
 
 
-def closing_of(request: Request) -> asyncio.Event:
-    """Give what tells streams that the server ends."""
-    return cast("asyncio.Event", request.app.state.closing)
-
-
-def _stream(chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
+def _stream(request: Request, chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
+    streams = request.app.state.streams
+    streams.check()
     headers = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
     # That the server ends is told in the stream itself: one that just ends looks complete.
-    frames = alive(_frames(chunks), asyncio.Event())
+    frames = streams.counted(alive(_frames(chunks), asyncio.Event()))
     return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
 
@@ -157,22 +238,6 @@ async def _frames(chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
         log.exception("the stream of a chat failed")
         yield event(_json({"type": "error", "errorText": FAULT}))
     yield DONE
-
-
-async def _read(request: Request) -> dict[str, Any]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        # A form of another site could be sent without asking; this cannot.
-        raise HTTPException(415, "send application/json")
-    read = bytearray()
-    async for part in request.stream():
-        read += part
-        if len(read) > BODY_MAX:
-            raise HTTPException(413, f"a body has at most {BODY_MAX:,} bytes")
-    found = decode_value(bytes(read), bytes_max=BODY_MAX)
-    if not isinstance(found, dict):
-        raise BadValue("the body is an object")
-    return cast("dict[str, Any]", found)
 
 
 def _headers(request: Request) -> dict[str, str]:

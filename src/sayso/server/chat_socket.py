@@ -113,7 +113,8 @@ class _Connection:
         manner, mode = read_manner(options), read_mode(options)
         chat = await open_chat(self._app, self._caller, frame.chat)
         if frame.said is None:
-            target = await resumed(chat, self._caller, options)
+            self._caller.need("read")
+            target = await resumed(chat, options)
             if target is None:
                 await self._send(mark("no-active", frame.request))
                 return

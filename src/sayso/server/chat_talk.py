@@ -78,12 +78,11 @@ class Chat:
 
     async def take(self, request: ChatRequest, *, supersede: bool = True) -> Target:
         """Do what a request asks, and say what is to be told in answer."""
-        self._caller.need("read")
         if request.answers:
             self._caller.need("decide")
             return await self._answer(request)
-        if request.text is not None or request.again:
-            self._caller.need("start")
+        says = request.text is not None or request.again
+        self._caller.need("start" if says else "read")
         if request.text is not None:
             return await self._say(request, request.text, supersede=supersede)
         row = self._last()
@@ -105,7 +104,6 @@ class Chat:
         """Give the chat's messages. The one that its stream would play again is not among them:
         older clients would show it twice.
         """
-        self._caller.need("read")
         runs: list[list[UIMessage]] = []
         row = self.row if before is None else await self._run(before)
         status = None if self.row is None else self.row.status
