@@ -1,8 +1,7 @@
-"""One server for the pages of each client; those that kill it have one of their own."""
+"""One server for the pages of each client; those that kill it start it again."""
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -44,14 +43,6 @@ def browser(client: str) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made = Server(tmp_path_factory.mktemp("server"))
-    made.start()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path)
     made.start()
     yield made
     made.close()

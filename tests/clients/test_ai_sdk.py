@@ -220,15 +220,15 @@ def test_an_answer_that_is_not_enough_is_asked_for_again_and_not_sent_again(
 
 
 def test_a_page_that_is_loaded_days_later_can_answer(
-    browser: Browser, own_server: Server, client: str
+    browser: Browser, server: Server, client: str
 ) -> None:
-    before = Page(browser, own_server, client)
+    before = Page(browser, server, client)
     before.ask("pay 200 WHO")
-    own_server.kill()
-    own_server.start()
+    server.kill()
+    server.start()
 
-    loaded = own_server.messages(before.chat)
-    page = Page(browser, own_server, client, chat=before.chat, messages=loaded["messages"])
+    loaded = server.messages(before.chat)
+    page = Page(browser, server, client, chat=before.chat, messages=loaded["messages"])
     shown = page.do("look")
     assert states(shown) == ["approval-requested"]
     assert loaded["status"] == "suspended"
@@ -236,22 +236,22 @@ def test_a_page_that_is_loaded_days_later_can_answer(
 
     assert states(shown) == ["output-available"]
     assert texts(shown) == ["Let me see. ", "Done: Returned."]
-    assert own_server.payments(before.payee) == [200.0]
+    assert server.payments(before.payee) == [200.0]
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_sentence_finishes_it_once(
-    browser: Browser, own_server: Server, client: str
+    browser: Browser, server: Server, client: str
 ) -> None:
-    page = Page(browser, own_server, client)
+    page = Page(browser, server, client)
     (hold,) = asked(page.ask("pay 200 WHO slowly"))
     page.do("begin-approve", id=hold, approved=True)
     _until(lambda: "Done:" in "".join(texts(page.do("look"))))
 
-    own_server.kill()
-    shown = page.do("settle")
-    assert shown["status"] == "error"
-    own_server.world.write("go", "on")
-    own_server.start()
+    server.kill()
+    broken = page.do("settle")
+    server.world.write(f"go-{page.payee}", "on")
+    server.start()
+    assert broken["status"] == "error"
     if client in OLD:
         page.do("forget")
     shown = page.do("resume")
@@ -260,7 +260,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_sentence_finishes_it_once(
     assert states(shown) == ["output-available"]
     assert texts(shown) == ["Let me see. ", "Done: Returned."]
     assert len(shown["messages"]) == 2
-    assert own_server.payments(page.payee) == [200.0]
+    assert server.payments(page.payee) == [200.0]
 
 
 def _until(there: Any, patience_s: float = 20.0) -> None:

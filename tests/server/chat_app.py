@@ -122,11 +122,10 @@ class Haltingly(ScriptedModel):
     async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
         words: list[str] = []
         said = await super().answer(prompt, words.append)
-        slowly = not said.calls and any(
-            isinstance(one, UserMessage) and "slowly" in one.text for one in prompt.messages
-        )
+        asked = "".join(one.text for one in prompt.messages if isinstance(one, UserMessage))
+        slowly = None if said.calls else re.search(r"pay \d+ (\w+) slowly", asked)
         for number, word in enumerate(words):
-            while slowly and number and not self._world.read("go"):
+            while slowly and number and not self._world.read(f"go-{slowly[1]}"):
                 await asyncio.sleep(0.01)
             emit(word)
         return said
