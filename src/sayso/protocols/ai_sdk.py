@@ -13,7 +13,6 @@ first turn that has heard them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -25,16 +24,19 @@ from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
 from sayso.domain.value import SAYSO, Principal
 from sayso.engine.feed import DELTAS_MAX, Delta
-from sayso.protocols.ai_sdk_suspension import (
-    Asked,
-    Chunk,
-    reason_of,
-    shown_args,
-    suspension_chunk,
+from sayso.protocols.ai_sdk_part import (
+    ASKED,
+    FINAL,
+    GOING,
+    INPUT,
+    RESPONDED,
+    Part,
+    input_chunk,
+    message_id,
+    output_chunk,
+    standing_of,
 )
-
-INPUT, ASKED, RESPONDED, GOING, FINAL = "input", "asked", "responded", "going", "final"
-"""What a tool part shows: its input, a request, an answer, that it goes on, or its outcome."""
+from sayso.protocols.ai_sdk_suspension import Asked, Chunk, reason_of, suspension_chunk
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,26 +46,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """It knows what came with version 7, and has said so."""
     continuous: bool = False
     """It can answer while the stream is open."""
-
-
-class Part:
-    """A call with its holds, and what the client shows of it."""
-
-    def __init__(self, run_id: str, call: Call, by: str = "") -> None:
-        self.id = call_id(run_id, call.ref)
-        self.tool = call.tool
-        self.args = bytes(call.args)
-        self.text = call.text
-        self.by = by
-        """Who invoked it, if it is a command."""
-        self.editor = ""
-        self.shown: bytes | None = None
-        """The arguments that the client has."""
-        self.state = ""
-        self.about = 0
-        """The hold that the client shows the request or the answer of."""
-        self.holds: list[Asked] = []
-        self.outcome: Outcome | None = None
 
 
 class Projection:
@@ -178,7 +160,7 @@ class Projection:
         for part in self._parts.values():
             if part.state == RESPONDED and part.outcome is None:
                 # A part that keeps its answer is sent again by its client at once, without end.
-                yield _output(part, {"status": _standing(part)}, preliminary=True)
+                yield output_chunk(part, {"status": standing_of(part)}, preliminary=True)
                 part.state = GOING
 
     def _entry(self, entry: Recorded) -> Iterator[Chunk]:
@@ -330,7 +312,7 @@ class Projection:
         elif part.shown != part.args and not self._wire.continuous:
             # In a stream whose steps are about requests, the part is not in this step: a client
             # would show it twice. What is decided on is in the suspension, too.
-            yield _input(part)
+            yield input_chunk(part)
             part.shown, part.state = part.args, INPUT
         yield from self._request(part)
         for hold in part.holds:
@@ -351,7 +333,7 @@ class Projection:
         if self._wire.continuous:
             named = {"toolCallId": part.id, "toolName": part.tool}
             yield {"type": "tool-input-start", **named}
-        yield _input(part)
+        yield input_chunk(part)
         part.shown, part.state = part.args, INPUT
 
     def _request(self, part: Part) -> Iterator[Chunk]:
@@ -390,7 +372,7 @@ class Projection:
         if self._wire.extras:
             yield from self._respond(part)
         else:
-            yield _input(part)
+            yield input_chunk(part)
             part.state = GOING
 
     def _respond(self, part: Part) -> Iterator[Chunk]:
@@ -407,7 +389,7 @@ class Projection:
     def _final(self, part: Part, outcome: Outcome) -> Chunk:
         match outcome:
             case Returned():
-                return _output(part, outcome.result())
+                return output_chunk(part, outcome.result())
             case Failed(message=text):
                 pass
             case Declined(reason=reason):
@@ -441,35 +423,3 @@ class Projection:
 
 
 _REASONS = {"completed": "stop", "suspended": "tool-calls"}
-
-
-def message_id(run_id: str, number: int) -> str:
-    """Make the id of an assistant message."""
-    return f"msg_{run_id.removeprefix('run_')}.{number}"
-
-
-def read_message_id(text: str) -> tuple[str, int] | None:
-    """Read the run and the number out of a message's id; None if it is none of ours."""
-    found = re.fullmatch(r"msg_(.+)\.([1-9][0-9]{0,9})", text, re.DOTALL)
-    return None if found is None else (f"run_{found[1]}", int(found[2]))
-
-
-def _input(part: Part) -> Chunk:
-    return {
-        "type": "tool-input-available",
-        "toolCallId": part.id,
-        "toolName": part.tool,
-        "input": part.text or shown_args(part.args),
-    }
-
-
-def _output(part: Part, output: object, *, preliminary: bool = False) -> Chunk:
-    chunk = {"type": "tool-output-available", "toolCallId": part.id, "output": output}
-    return {**chunk, "preliminary": True} if preliminary else chunk
-
-
-def _standing(part: Part) -> str:
-    waiting = [one for one in part.holds if one.open]
-    if waiting:
-        return "waiting"
-    return part.holds[-1].decision.word if part.holds and part.holds[-1].decision else "going on"

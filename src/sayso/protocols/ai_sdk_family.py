@@ -14,7 +14,8 @@ from sayso.domain.hold import Delegation
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
 from sayso.engine.feed import Delta
-from sayso.protocols.ai_sdk import Part, Projection, Wire
+from sayso.protocols.ai_sdk import Projection, Wire
+from sayso.protocols.ai_sdk_part import Part
 from sayso.protocols.ai_sdk_suspension import Chunk
 
 

@@ -13,8 +13,9 @@ import msgspec
 
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
-from sayso.protocols.ai_sdk import Wire, message_id
+from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_family import Family
+from sayso.protocols.ai_sdk_part import message_id
 from sayso.protocols.ai_sdk_suspension import Chunk
 
 _LOADED = Wire(extras=True)

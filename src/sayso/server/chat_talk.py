@@ -36,8 +36,8 @@ from sayso.errors import (
     UnknownRun,
     WrongVerdict,
 )
-from sayso.protocols.ai_sdk import message_id, read_message_id
 from sayso.protocols.ai_sdk_message import UIMessage, show_run
+from sayso.protocols.ai_sdk_part import message_id, read_message_id
 from sayso.protocols.ai_sdk_request import Answer, ChatRequest
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target
