@@ -295,8 +295,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="whoever likes does to a run what its owner may",
         file="engine/people.py",
-        old="        if not who.active or not (owns or who.right([OPERATOR])):",
-        new="        if not who.active:",
+        old="return who.active and (own or who.right([OPERATOR]) is not None)",
+        new="return who.active",
         test=_TABLE + "owner-open]",
     ),
     Mutant(

@@ -28,6 +28,7 @@ from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.voters import asks
+from sayso.engine.window import Window
 from sayso.errors import (
     BadTool,
     BadValue,
@@ -152,9 +153,18 @@ class Sayso(Wired):
         by: str | Principal,
         digest: str | None = None,
         key: str | None = None,
+        note: str = "",
+        channel: str = "library",
     ) -> list[HoldView]:
         """Decide everything that a suspension still asks, all or nothing, with one verdict."""
-        request = Decide(verdict=verdict, by=read_person(by), digest=digest, key=key)
+        request = Decide(
+            verdict=verdict,
+            by=read_person(by),
+            digest=digest,
+            key=key,
+            note=note,
+            channel=channel,
+        )
         return [hold_view(found) for found in await self._open_desk.resume(request_id, request)]
 
     async def reassign(
@@ -365,6 +375,12 @@ class Sayso(Wired):
         if type(after) is not int:
             raise BadValue(f"entries are followed after a number, not {after!r}")
         return feed.follow_all(run_id, after=after) if deltas else feed.follow(run_id, after=after)
+
+    def window(self, *, by: str | Principal, project: str | None = None) -> Window:
+        """Look with somebody's eyes: what they may not see is refused, and what is of another
+        project is not there.
+        """
+        return Window(self._open_parts, project or self._project, read_person(by))
 
     @property
     def audit(self) -> AuditDesk:

@@ -11,6 +11,7 @@
     |   |   +-- UnknownGrant
     |   +-- AlreadyDecided      the first decision stands; it is attached
     |   |   +-- HoldExpired     nobody decided in time; late is late
+    |   +-- Unauthenticated     no credential, or none that is good
     |   +-- NotAllowed          this person may not do this
     |   +-- NotWhatWasShown     the digest is not that of what is on offer now, or was seen
     |   +-- WrongVerdict        this verdict does not answer this ask
@@ -69,6 +70,7 @@
     +-- ModelFailed             the model gave no usable answer
     +-- CannotGoOn              the run has used up what it may: turns, plans
     +-- SignInFailed            a provider gave no token, or none that can be used
+    +-- AddressRefused          an address that must not be reached from here
     +-- WaitTimeout             the wait is over, the run is not
 
 Leaf names state facts. A docstring is the default message; data travels as attributes.
@@ -131,6 +133,10 @@ class AlreadyDecided(Refused):
 
 class HoldExpired(AlreadyDecided):
     """Nobody decided in time; the hold has expired."""
+
+
+class Unauthenticated(Refused):
+    """Say who you are: this needs a credential that is good."""
 
 
 class NotAllowed(Refused):
@@ -406,6 +412,10 @@ class SignInFailed(SaysoError):
     code: str | None = None
     """The provider's error code, if it is one of the standard's; `invalid_grant`: sign in again."""
     retryable: bool = False
+
+
+class AddressRefused(SaysoError):
+    """This address is not one that may be reached from here."""
 
 
 class WaitTimeout(SaysoError):

@@ -28,6 +28,7 @@ from sayso.engine import courier as _courier
 from sayso.engine import grants as _grants
 from sayso.engine import handle as _handle
 from sayso.engine import people as _people
+from sayso.engine import window as _window
 from sayso.engine.evidence import Line
 from sayso.engine.feed import Delta
 from sayso.errors import BadSetup, StoreClosed, StoreForked
@@ -136,6 +137,20 @@ class _Part(_Bridged[A]):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app._run(work)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+class Window(_Part[_window.Window]):
+    """`sayso.Sayso.window` for synchronous code."""
+
+    run = _bridge(_window.Window.run)
+    runs = _bridge(_window.Window.runs)
+    hold = _bridge(_window.Window.hold)
+    request = _bridge(_window.Window.request)
+    settled = _bridge(_window.Window.settled)
+    stands = _bridge(_window.Window.stands)
+    reach = _bridge(_window.Window.reach)
+    check_run = _bridge(_window.Window.check_run)
+    is_operator = _bridge(_window.Window.is_operator)
 
 
 class People(_Part[_people.People]):
@@ -314,6 +329,17 @@ class Sayso(_Bridged[_app.Sayso]):
     def audit(self) -> AuditDesk:
         """Checking and sealing the store, showing who decided what, and erasing what is old."""
         return AuditDesk(self, self._opened.audit)
+
+    def window(self, *, by: str | Principal, project: str | None = None) -> Window:
+        """Look with somebody's eyes: what they may not see is refused, and what is of another
+        project is not there.
+        """
+        return Window(self, self._opened.window(by=by, project=project))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        return self._thread is not None
 
     def run(self, run: str | RunHandle | RunView) -> RunHandle:
         """Give a handle on a run. Whether there is such a run shows when the handle is used."""

@@ -263,6 +263,16 @@ class Wired:
         self._parts = parts
 
     @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents that runs can be started of."""
+        return tuple(sorted(name for name in self._drivers if "." not in name))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        return self._parts is not None
+
+    @property
     def store(self) -> Store:
         """The open store."""
         return self._open_parts.store

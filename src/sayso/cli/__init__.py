@@ -35,7 +35,9 @@ _COMMANDS = (
     "move",
     "policy",
     "restored",
+    "serve",
     "show",
+    "token",
     "worker",
 )
 
@@ -118,6 +120,8 @@ def main(ctx: click.Context) -> None:
       sayso worker pay:app            work on what an app's agents have to do
       sayso migrate STORE             bring the schema of a database up
       sayso desk-key new desk.key     make a key that signs what people decide
+      sayso serve pay:app             serve the API over HTTP
+      sayso token create NAME         make a token for the API
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -102,9 +102,7 @@ class Records:
     async def owning(self, run: Run, by: Principal) -> Principal:
         """Give who does something to a run, if they may: its owner, or an operator."""
         who = await self.authority(run.project, by)
-        mine = {who.by.id, *who.also} if who.by.kind == "person" else set[str]()
-        owns = who.by == run.by or (run.by.kind == "person" and run.by.id in mine)
-        if not who.active or not (owns or who.right([OPERATOR])):
+        if not owns(who, run):
             raise NotAllowed(f"only {run.by} or an operator may do this to {run.id!r}")
         return who.by
 
@@ -120,6 +118,13 @@ class Records:
         found = await self.look_up(project, _read(item, _Link).person)
         # The record has the last word: a link may be left over.
         return found if found is not None and identity in found[0].identities else None
+
+
+def owns(who: Authority, run: Run) -> bool:
+    """Tell whether a run is somebody's to look into and to act on: its owner's, an operator's."""
+    mine = {who.by.id, *who.also} if who.by.kind == "person" else set[str]()
+    own = who.by == run.by or (run.by.kind == "person" and run.by.id in mine)
+    return who.active and (own or who.right([OPERATOR]) is not None)
 
 
 class People(Records):

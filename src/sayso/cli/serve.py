@@ -1,0 +1,104 @@
+"""`sayso serve`: Sayso over HTTP."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sayso.app import Sayso
+from sayso.cli.imported import APP
+from sayso.cli.opened import Place, default_store, store_option
+from sayso.domain.value import Principal
+from sayso.errors import BadSetup
+from sayso.wired import only_looking
+
+if TYPE_CHECKING:
+    from sayso.server.door import Way
+
+NOT_STARTED = 2
+_NEAR = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command(short_help="Serve the API over HTTP.")
+@click.argument("app", type=APP, required=False)
+@store_option("The store of a server without APP.", of_app=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8722, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--no-worker", is_flag=True, help="Leave the work to other processes.")
+@click.option("--public-url", help="The address that people reach it by, behind a proxy.")
+@click.option("--user", help="Who the local token is of; else who you are on this machine.")
+@click.option("--project", default="default", show_default=True, help="Of whoever comes so.")
+@click.option("--oidc-issuer", help="Take the tokens of this OpenID Connect issuer.")
+@click.option("--oidc-audience", help="Those that are made for this audience.")
+@click.option("--oidc-roles", metavar="CLAIM", help="The claim that has people's roles.")
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    *,
+    app: Sayso | None,
+    store: Place | None,
+    host: str,
+    port: int,
+    no_worker: bool,
+    public_url: str | None,
+    user: str | None,
+    project: str,
+    oidc_issuer: str | None,
+    oidc_audience: str | None,
+    oidc_roles: str | None,
+) -> None:
+    """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
+
+    On this machine alone, it prints a token for one person, good for as long as it runs. For others
+    make tokens with `sayso token create`, or take those of an OpenID Connect issuer.
+
+    \b
+    Examples:
+      sayso serve pay:app
+      sayso serve pay:app --port 80 --host 0.0.0.0 --public-url https://pay.example.com
+      sayso serve pay:app --oidc-issuer https://id.example.com --oidc-audience sayso
+    """  # noqa: D301
+    try:
+        from sayso.server.app import create_app
+        from sayso.server.door import LocalWay
+        from sayso.server.serve import bind
+        from sayso.server.serve import serve as run
+    except ModuleNotFoundError as error:
+        raise BadSetup(f"{error.name} is missing: pip install 'sayso[server]'") from None
+    if app is not None and store is not None:
+        raise click.UsageError("an APP has its own store: leave --store out")
+    named = store or default_store()
+    sayso = app or Sayso("sayso.db" if named is None else named.where, work=False)
+    if no_worker:
+        sayso = only_looking(sayso, make=True)
+    ways: list[Way] = []
+    local = None
+    if host in _NEAR:
+        local = LocalWay(Principal(id=user or getpass.getuser()), project)
+        ways.append(local)
+    if oidc_issuer or oidc_audience:
+        from sayso.server.jwt import JwtWay
+
+        if not (oidc_issuer and oidc_audience):
+            raise click.UsageError("--oidc-issuer and --oidc-audience go together")
+        ways.append(
+            JwtWay(
+                sayso,
+                issuer=oidc_issuer,
+                audience=oidc_audience,
+                project=project,
+                roles_claim=oidc_roles,
+            )
+        )
+    sock = bind(host, port)
+    there = sock.getsockname()
+    name = f"[{there[0]}]" if ":" in there[0] else there[0]
+    click.echo(f"http://{name}:{there[1]}")
+    if local is not None:
+        click.echo(f"token: {local.text}")
+    sys.stdout.flush()
+    if not run(create_app(sayso, ways=ways, public_url=public_url), sock):
+        ctx.exit(NOT_STARTED)

@@ -1,0 +1,74 @@
+"""Who sends a request, and what their credential lets them do.
+
+Rule 1: the principal comes from the credential, never from what is in the request.
+Rule 2: a credential can only take away. What a caller may do is what the engine lets its principal
+do, within the scopes of the credential; no scope gives a right that the records do not.
+Rule 3: an agent starts and looks. A credential of one that could decide or govern cannot be made.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast, get_args
+
+import msgspec
+from fastapi import Depends, Request
+
+from sayso.app import Sayso
+from sayso.domain.value import Principal
+from sayso.engine.window import Window
+from sayso.errors import BadValue, NotAllowed
+
+Scope = Literal["read", "start", "decide", "admin"]
+"""`read`: look and follow. `start`: start, say, command, cancel. `decide`: whatever answers a hold.
+`admin`: people, grants, tokens and the audit.
+"""
+SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
+AGENT_SCOPES: frozenset[Scope] = frozenset({"read", "start"})
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sends a request."""
+
+    by: Principal
+    project: str
+    scopes: frozenset[Scope] = SCOPES
+    via: str = "token"
+    """What kind of credential it was: `token`, `jwt`, `local` or `session`."""
+
+    def __post_init__(self) -> None:
+        if self.by.kind == "agent" and not self.scopes <= AGENT_SCOPES:
+            raise BadValue(f"{self.by} is an agent: its credential can only start and read")
+
+    def need(self, scope: Scope) -> None:
+        """Raise `NotAllowed` unless the credential is good for this."""
+        if scope not in self.scopes:
+            raise NotAllowed(f"this credential is not good for it: it has no scope {scope!r}")
+
+    def window(self, app: Sayso) -> Window:
+        """Look with the caller's eyes."""
+        return app.window(by=self.by, project=self.project)
+
+
+def sayso_of(request: Request) -> Sayso:
+    """Give the open `Sayso` that a request is for."""
+    return cast("Sayso", request.app.state.sayso)
+
+
+async def caller_of(request: Request) -> Caller:
+    """Give who sends a request, or raise `Unauthenticated`."""
+    return cast("Caller", await request.app.state.door.identify(request))
+
+
+def _needs(scope: Scope) -> Any:
+    async def dependency(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+        caller.need(scope)
+        return caller
+
+    return Depends(dependency)
+
+
+App = Annotated[Sayso, Depends(sayso_of)]
+Reader = Annotated[Caller, _needs("read")]
+Starter = Annotated[Caller, _needs("start")]
+Decider = Annotated[Caller, _needs("decide")]
+Admin = Annotated[Caller, _needs("admin")]

@@ -1,0 +1,97 @@
+"""Who is let in: the credential of a request, turned into a caller.
+
+Rule: the first way in that knows a credential decides; one that is no good lets nobody in, whatever
+else is sent along.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import Protocol
+
+from starlette.requests import HTTPConnection
+
+from sayso.app import Sayso
+from sayso.domain.value import Principal
+from sayso.errors import Unauthenticated
+from sayso.server.caller import Caller
+from sayso.server.token import Tokens
+
+BEARER_MAX = 16_384
+_LOOPBACK = {"127.0.0.1", "::1"}
+
+
+class Way(Protocol):
+    """A way in: knows one kind of bearer credential."""
+
+    async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
+        """Give whose credential it is; None: it is of no kind known here. `Unauthenticated` if it
+        is, and is no good.
+        """
+        ...
+
+
+class Door:
+    """Lets callers in by what they bear."""
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self._ways = ways
+
+    async def identify(self, request: HTTPConnection) -> Caller:
+        """Give who sends a request, or raise `Unauthenticated`."""
+        credential = _bearer(request)
+        for way in self._ways:
+            caller = await way.enter(credential, request)
+            if caller is not None:
+                return caller
+        raise Unauthenticated("this credential is not known here, or has ended")
+
+
+class TokenWay:
+    """Lets in who bears an API token."""
+
+    def __init__(self, sayso: Sayso) -> None:
+        self._sayso = sayso
+
+    async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
+        """Look the token up."""
+        del request
+        if not credential.startswith("sayso_"):
+            return None
+        token = await Tokens(self._sayso.store).find(credential)
+        if token is None:
+            raise Unauthenticated("this token is not known, was revoked, or has ended")
+        return Caller(
+            by=token.by, project=token.project, scopes=frozenset(token.scopes), via="token"
+        )
+
+
+class LocalWay:
+    """Lets one person in on this machine, by a token that lives as long as the server does."""
+
+    def __init__(self, by: Principal, project: str) -> None:
+        self._caller = Caller(by=by, project=project, via="local")
+        self.text = f"local_{secrets.token_urlsafe(32)}"
+
+    async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
+        """Compare it, for callers on this machine."""
+        if not credential.startswith("local_"):
+            return None
+        near = request.client is not None and request.client.host in _LOOPBACK
+        if not near or not hmac.compare_digest(credential.encode(), self.text.encode()):
+            raise Unauthenticated("this local token is not the one that the server has printed")
+        return self._caller
+
+
+def _bearer(request: HTTPConnection) -> str:
+    sent = request.headers.getlist("authorization")
+    if not sent:
+        raise Unauthenticated("send a credential: Authorization: Bearer ...")
+    kind, _, credential = sent[0].partition(" ")
+    if len(sent) > 1 or kind.lower() != "bearer" or not credential:
+        raise Unauthenticated("send one credential: Authorization: Bearer ...")
+    if len(credential) > BEARER_MAX or not credential.isascii():
+        raise Unauthenticated("this is no credential")
+    return credential

@@ -1,0 +1,57 @@
+"""Server-sent events: frames, and streams that stay alive and end when the server does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi.responses import StreamingResponse
+
+ALIVE_S = 15.0
+"""After so long without anything a comment is sent: proxies cut what is silent."""
+HEADERS = {
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+def event(data: str, *, id: str | int | None = None, name: str | None = None) -> bytes:
+    """Make the frame of an event; data is one line, as JSON is."""
+    lines = [] if id is None else [f"id: {id}"]
+    if name is not None:
+        lines.append(f"event: {name}")
+    return "\n".join([*lines, f"data: {data}", "", ""]).encode()
+
+
+async def alive(
+    frames: AsyncIterator[bytes], closing: asyncio.Event, *, every_s: float = ALIVE_S
+) -> AsyncIterator[bytes]:
+    """Send frames as they come, a comment when none do, and an end when the server ends: whoever
+    reads comes back with the last id that it has seen.
+    """
+    frame = asyncio.ensure_future(anext(frames, None))
+    over = asyncio.ensure_future(closing.wait())
+    try:
+        while not closing.is_set():
+            await asyncio.wait({frame, over}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+            if not frame.done() and not closing.is_set():
+                yield b": alive\n\n"
+            if not frame.done():
+                continue
+            found = frame.result()
+            if found is None:
+                return
+            yield found
+            frame = asyncio.ensure_future(anext(frames, None))
+    finally:
+        # Whoever goes away takes the reading with it.
+        for task in (frame, over):
+            task.cancel()
+        await asyncio.gather(frame, over, return_exceptions=True)
+        if (close := getattr(frames, "aclose", None)) is not None:
+            await close()
+
+
+def stream(frames: AsyncIterator[bytes]) -> StreamingResponse:
+    """Answer with frames."""
+    return StreamingResponse(frames, media_type="text/event-stream", headers=HEADERS)
