@@ -8,6 +8,7 @@ sees the hold: the request, and not the conversation it came of.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import msgspec
 
@@ -24,7 +25,7 @@ from sayso.engine.ids import is_run_id
 from sayso.engine.parts import Parts
 from sayso.engine.people import owns
 from sayso.engine.voters import asks
-from sayso.errors import NotAllowed, UnknownHold, UnknownRun
+from sayso.errors import NotAllowed, RunArchived, UnknownHold, UnknownRun
 from sayso.store.base import HoldFound, HoldQuery, RunQuery, RunRow
 from sayso.store.journal import read_holds
 from sayso.store.views import HoldView, RunView, hold_view
@@ -150,7 +151,10 @@ class Window:
             await self._hold(name)
 
     async def _row(self, run_id: str) -> RunRow:
-        row = await self._parts.store.load(run_id) if is_run_id(run_id) else None
+        row = None
+        # One that was archived is not here any more, whoever asks; nobody could say whose it was.
+        with suppress(RunArchived):
+            row = await self._parts.store.load(run_id) if is_run_id(run_id) else None
         if row is None or row.project != self.project:
             raise UnknownRun(f"there is no run {run_id!r}")
         return row

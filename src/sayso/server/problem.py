@@ -30,6 +30,7 @@ STATUS: dict[type[Exception], int] = {
     x.BadState: 400,
     x.AlreadyDecided: 409,
     x.HoldExpired: 410,
+    x.RunArchived: 410,
     x.NotWhatWasShown: 409,
     x.WorkerMayLive: 409,
     x.RunExists: 409,
@@ -87,6 +88,8 @@ def describe(error: x.SaysoError) -> Problem:
     decision = getattr(error, "decision", None)
     problems: list[tuple[str, str]] = getattr(error, "problems", None) or []
     said = str(error) if status != FAULT else "A fault of ours; the log of the server has it."
+    if isinstance(error, x.RunArchived):
+        said = "It has left for an archive."  # Where that is, is nobody's business out there.
     return Problem(
         type=_type(type(error).__name__),
         title=(type(error).__doc__ or "").split("\n", 1)[0],
