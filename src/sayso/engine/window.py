@@ -26,8 +26,9 @@ from sayso.engine.parts import Parts
 from sayso.engine.people import owns
 from sayso.engine.voters import asks
 from sayso.errors import NotAllowed, RunArchived, UnknownHold, UnknownRun
-from sayso.store.base import HoldFound, HoldQuery, RunQuery, RunRow
+from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import read_holds
+from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.views import HoldView, RunView, hold_view
 
 
