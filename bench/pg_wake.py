@@ -17,7 +17,7 @@ import psycopg
 from bench import teller
 from bench.cycle import AT_ONCE
 from bench.measure import at_once, quantile
-from bench.pair import _asked, _idle_percent, _input_end, _woken
+from bench.pair import _asked, _idle_percent, _woken, until_input_ends
 from bench.pg_cycle import opened
 from bench.report import Report, number
 from bench.server import Server, started
@@ -142,7 +142,7 @@ async def _work(url: str, schema: str, *, tell: bool) -> None:
     try:
         async with Sayso(store, agents=[agent]):
             print("ready", flush=True)
-            await _input_end()
+            await until_input_ends()
     finally:
         await store.close()
 
@@ -161,7 +161,7 @@ async def _echo(url: str) -> None:
         await hears.execute(f"listen {PING}")
         answering = asyncio.create_task(answer())
         print("ready", flush=True)
-        await _input_end()
+        await until_input_ends()
         answering.cancel()
         await asyncio.wait([answering])
 

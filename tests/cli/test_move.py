@@ -98,7 +98,7 @@ def test_keys_beside_the_new_file_will_do(run_cli, store, tmp_path):
     [
         (("nothing.db", "new.db"), "there is no store in"),
         (("mysql://x/y", "new.db"), "not a kind of store"),
-        (("memory:", "new.db"), "would be a file of that name"),
+        (("memory:", "new.db"), "cannot be moved"),
     ],
 )
 def test_what_is_no_store_is_refused_and_nothing_is_made(run_cli, tmp_path, args, said):
