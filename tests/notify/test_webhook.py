@@ -142,6 +142,12 @@ async def test_a_redirect_is_not_followed():
         "[fe80::1]",
         "[fc00::1]",
         "[2002:7f00:1::]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b:1::1]",
+        "[::7f00:1]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "224.0.0.1",
     ],
 )
 async def test_nothing_inside_is_reached(host):

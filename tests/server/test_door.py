@@ -243,6 +243,8 @@ async def test_roles_come_from_the_newest_token():
         assert await enter(["finance"], now - 50) == ("finance",)
         assert await enter([], now - 10) == ()
         assert await enter(["finance"], now - 50) == (), "an older token has brought a role back"
+        assert await enter([], now - 5) == ()
+        assert await enter(["finance"], now - 8) == (), "the newest says what it said before"
         assert await enter(["ops", "ops"], now) == ("ops",)
 
 

@@ -9,7 +9,10 @@ import re
 
 import pytest
 
+from sayso import Principal
+from sayso.server.app import create_app
 from sayso.server.caller import SCOPES
+from sayso.server.door import LocalWay
 
 from .conftest import service
 
@@ -46,7 +49,10 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("GET", "/v1/resume/{request_id}"): ("read", None),
     ("POST", "/v1/resume/{request_id}"): ("decide", DECISION),
     ("GET", "/v1/projects/{project}/questions"): ("read", None),
-    ("POST", "/v1/projects/{project}/questions/{hold_id}/respond"): ("decide", {"response": 1}),
+    ("POST", "/v1/projects/{project}/questions/{hold_id}/respond"): (
+        "decide",
+        {"response": 1, "seen": "x"},
+    ),
     ("GET", "/v1/notifications"): ("read", None),
     ("POST", "/v1/notifications/{hold_id}/read"): ("read", None),
     ("POST", "/v1/chat"): ("start", CHAT),
@@ -59,7 +65,7 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("GET", "/v1/grants"): ("admin", None),
     ("DELETE", "/v1/grants/{grant_id}"): ("admin", None),
     ("GET", "/v1/tokens"): ("admin", None),
-    ("POST", "/v1/tokens"): ("admin", {"name": "x", "by": "ann", "scopes": ["read"]}),
+    ("POST", "/v1/tokens"): ("admin", {"name": "x", "by": "mira", "scopes": ["admin"]}),
     ("DELETE", "/v1/tokens/{token_id}"): ("admin", None),
     ("GET", "/v1/audit/refused"): ("admin", None),
 }
@@ -93,6 +99,7 @@ async def test_a_route_is_for_those_who_are_let_in_with_its_scope(route):
         assert (await nobody.request(method, url(path), json=body)).status_code == 401
         if scope is None:
             return
+        await it.sayso.people.put("mira", roles=["operator"])
         poor = await it.client(scopes=SCOPES - {scope})
         rich = await it.client(scopes={scope})
 
@@ -107,6 +114,8 @@ async def test_what_is_of_another_project_answers_as_what_is_not_there():
     """Every route that takes an id, asked for one of another project and for one of nobody's."""
     async with service() as it:
         mira = await it.client()
+        for project in ("default", "other"):
+            await it.sayso.people.put("mira", roles=["operator"], project=project)
         begun = await mira.post(
             "/v1/runs", json={"agent": "teller", "input": "pay 1", "mode": "wait"}
         )
@@ -144,12 +153,17 @@ async def test_what_is_of_another_project_answers_as_what_is_not_there():
 async def test_only_operators_govern_once_there_are_people():
     async with service() as it:
         mira, ann = await it.client(), await it.client("ann")
-        first = await mira.put("/v1/people/mira", json={"roles": ["operator"]})
-        assert first.json()["roles"] == ["operator"]
+        robot = await it.client("robot", kind="service", scopes=SCOPES)
+        for one in (mira, ann, robot):
+            first = await one.put("/v1/people/eve", json={"roles": ["operator"]})
+            assert first.status_code == 403, "whoever comes first would govern"
+        await it.sayso.people.put("mira", roles=["operator"])
 
         refused = await ann.put("/v1/people/ann", json={"roles": ["operator"]})
         again = await mira.put("/v1/people/ann", json={"roles": ["finance"]})
-        made = await mira.post("/v1/tokens", json={"name": "x", "by": "ann", "scopes": ["read"]})
+        theirs = await mira.post("/v1/tokens", json={"name": "x", "by": "ann", "scopes": ["read"]})
+        assert theirs.status_code == 403, "whoever has it would be taken for ann"
+        made = await mira.post("/v1/tokens", json={"name": "x", "by": "mira", "scopes": ["read"]})
         theirs = await it.bearing(made.json()["token"])
 
         assert (refused.status_code, again.status_code, made.status_code) == (403, 200, 201)
@@ -160,8 +174,39 @@ async def test_only_operators_govern_once_there_are_people():
         assert "token" not in (await mira.get("/v1/tokens")).json()["items"][0]
 
 
+async def test_who_sits_at_the_machine_keeps_the_first_person():
+    async with service() as it:
+        way = LocalWay(Principal(id="mira"), "default")
+        it.app = create_app(it.sayso, ways=[way])
+        local = await it.bearing(way.text)
+
+        first = await local.put("/v1/people/mira", json={"roles": ["operator"]})
+        await it.sayso.people.put("mira", roles=[])
+        second = await local.put("/v1/people/eve", json={"roles": ["operator"]})
+
+        assert (first.status_code, second.status_code) == (200, 403)
+
+
+async def test_a_token_is_good_for_no_more_than_its_maker():
+    async with service() as it:
+        await it.sayso.people.put("mira", roles=["operator"])
+        poor = await it.client(scopes={"admin"})
+        whole = await it.client()
+
+        made = [
+            await poor.post("/v1/tokens", json={"name": "x", "by": "mira", "scopes": ["decide"]}),
+            await whole.post(
+                "/v1/tokens",
+                json={"name": "x", "by": "ci", "kind": "service", "scopes": ["admin"]},
+            ),
+        ]
+
+        assert [one.status_code for one in made] == [403, 403]
+
+
 async def test_an_agent_made_over_http_cannot_decide():
     async with service() as it:
+        await it.sayso.people.put("mira", roles=["operator"])
         mira = await it.client()
 
         refused = await mira.post(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
-from sayso import approve
+from sayso import approve, tool
+from sayso.errors import StoreError
+from sayso.server.problem import describe
 
 from .conftest import service
 
@@ -200,12 +203,15 @@ async def test_questions_are_listed_and_answered():
         asked = (await client.get("/v1/projects/default/questions")).json()["items"]
         url = f"/v1/projects/default/questions/{asked[0]['id']}/respond"
 
-        odd = await client.post(url, json={"response": "green"})
-        right = await client.post(url, json={"response": "red"})
-        late = await client.post(url, json={"response": "blue"})
+        seen = asked[0]["digest"]
+        blind = await client.post(url, json={"response": "red"})
+        odd = await client.post(url, json={"response": "green", "seen": seen})
+        right = await client.post(url, json={"response": "red", "seen": seen})
+        late = await client.post(url, json={"response": "blue", "seen": seen})
 
         assert asked[0]["ask"]["text"] == "Which colour?"
         assert (await client.get(f"/v1/runs/{run}/questions")).status_code == 200
+        assert blind.status_code == 422
         assert (odd.status_code, right.status_code, late.status_code) == (400, 202, 409)
         assert right.json()["run_id"] == run
         assert (await client.get("/v1/projects/other/questions")).status_code == 404
@@ -331,3 +337,105 @@ async def test_a_decision_made_elsewhere_is_what_stands():
         assert answer.status_code == 409
         assert answer.json()["decision"]["verdict"] == "approved"
         assert answer.json()["decision"]["channel"] == "library"
+
+
+async def test_only_agents_of_the_application_are_started():
+    """The one that makes a single call would let a caller choose the tool and its arguments."""
+    wiped = []
+
+    @tool(effect="once")
+    def wipe(what: str) -> str:
+        wiped.append(what)
+        return "gone"
+
+    async with service() as it:
+        await it.sayso.close()
+        it.sayso._single.tools["wipe"] = wipe
+        await it.sayso.open()
+        agent = await it.client("bot", kind="agent")
+        said = json.dumps({"tool": "wipe", "args": {"what": "disk"}})
+
+        answer = await agent.post("/v1/runs", json={"agent": "sayso.single", "input": said})
+
+        assert answer.status_code == 404
+        assert wiped == []
+
+
+async def test_what_was_done_is_not_refused_for_what_cannot_be_seen():
+    async with service(approvers=["user:ann"]) as it:
+        mira, ann = await it.client(), await it.client("ann")
+        _, body = await started(mira)
+        said = {"action": "approve", "seen": body["seen"], "mode": "stream"}
+
+        answer = await ann.post(f"/v1/resume/{body['request_id']}", json=said)
+
+        assert answer.status_code == 202
+        await it.sayso.run(body["run_id"]).wait(final=True, timeout=20)
+        assert it.paid == [200]
+
+
+async def test_nothing_is_done_if_it_could_not_be_followed():
+    async with service() as it:
+        client = await it.client()
+        _, body = await started(client)
+        it.app.state.streams._most = 0
+        said = {"action": "approve", "seen": body["seen"], "mode": "stream"}
+
+        refused = await client.post(f"/v1/resume/{body['request_id']}", json=said)
+        begun = await client.post(
+            "/v1/runs", json={"agent": "teller", "input": "pay 1", "mode": "stream"}
+        )
+
+        assert (refused.status_code, begun.status_code) == (503, 503)
+        assert len((await client.get("/v1/runs")).json()["items"]) == 1
+        assert it.paid == []
+
+
+async def test_without_the_scope_to_read_nothing_is_read():
+    async with service() as it:
+        whole, starts = await it.client(), await it.client(scopes={"start"})
+        decides = await it.client(scopes={"decide"})
+        body = {"agent": "teller", "input": "pay 7", "mode": "wait"}
+
+        begun = await starts.post("/v1/runs", json=body)
+        held = (await whole.get(f"/v1/runs/{begun.json()['run_id']}")).json()
+        decided = await decides.post(held["approval_url"])
+
+        assert (begun.status_code, decided.status_code) == (202, 202)
+        assert "Jiro" not in begun.text + decided.text
+
+
+async def test_a_key_is_of_one_person():
+    async with service() as it:
+        mira, ann = await it.client(), await it.client("ann")
+        key = {"idempotency-key": "k"}
+
+        answers = [await started(one, text="hello", **key) for one in (mira, ann)]
+
+        assert [status for status, _ in answers] == [200, 200]
+        assert answers[0][1]["id"] != answers[1][1]["id"]
+
+
+async def test_who_may_not_see_a_hold_is_not_told_its_digest():
+    async with service() as it:
+        mira, bob = await it.client(), await it.client("bob")
+        _, body = await started(mira)
+        hold = body["calls"][0]
+
+        answers = [
+            await bob.post(
+                f"/v1/holds/{hold['id']}/decision", json={"action": "approve", "seen": "x"}
+            ),
+            await bob.post(
+                f"/v1/resume/{body['request_id']}", json={"action": "approve", "seen": "x"}
+            ),
+        ]
+
+        assert [one.status_code for one in answers] == [403, 403]
+        assert all(hold["digest"] not in one.text for one in answers)
+
+
+async def test_what_a_store_says_of_itself_stays_inside():
+    problem = describe(StoreError("'postgresql://sayso@db.internal/pay' cannot be reached"))
+
+    assert (problem.status, "internal" in problem.detail) == (503, False)

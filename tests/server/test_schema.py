@@ -52,6 +52,7 @@ class Running:
                 _, self.tokens[kind] = await Tokens(sayso.store).create(
                     name=kind, by=Principal(id=kind, kind=kind), project="default", scopes=scopes
                 )
+            await sayso.people.put("person", roles=["operator"])
             for _ in range(3):
                 await sayso.start("teller", "pay 5", by="person")
             config = uvicorn.Config(create_app(sayso), port=0, log_level="error", lifespan="off")

@@ -46,7 +46,7 @@ def token() -> None:
     "scopes",
     multiple=True,
     type=click.Choice(["read", "start", "decide", "admin"]),
-    help="What it is good for; all that its owner may have, if none is named.",
+    help="What it is good for; all for a person, read and start for others, if none is named.",
 )
 @click.option("--expires", help="When it ends, as in 90d; never, if it is not said.")
 @_STORE
@@ -125,7 +125,7 @@ async def _create(
     project: str,
 ) -> tuple[Token, str]:
     tokens, caller = _server()
-    default = caller.AGENT_SCOPES if by.kind == "agent" else caller.SCOPES
+    default = caller.SCOPES if by.kind == "person" else caller.AGENT_SCOPES
     async with opened(store) as found:
         return await tokens.Tokens(found).create(
             name=name, by=by, project=project, scopes=scopes or default, expires=expires

@@ -96,6 +96,8 @@ class Window:
         """List runs, newest first: one's own, or all for operators. The second is where the next
         page goes on; a page may be short, and the list go on all the same.
         """
+        if before is not None:
+            await self._row(before)
         query = RunQuery(
             project=self.project,
             status=status,

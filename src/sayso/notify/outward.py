@@ -20,6 +20,9 @@ import httpcore2
 
 from sayso.errors import AddressRefused, BadSetup
 
+_GIVEN_OUT = ipaddress.IPv6Network("2000::/3")
+_CARRIERS = (ipaddress.IPv6Network("2001::/32"), ipaddress.IPv6Network("2002::/16"))
+"""Those that carry an older address inside."""
 TIMEOUT_S = 15.0
 """How long a request may take as a whole."""
 
@@ -55,13 +58,25 @@ def check_url(url: str, *, plain: bool = False) -> str:
         at = urlsplit(url)
         port = at.port
     except ValueError as error:
-        raise BadSetup(f"{url!r} is no address: {error}") from None
+        raise BadSetup(f"this is no address: {error}") from None
     schemes = ("https", "http") if plain else ("https",)
     if at.scheme not in schemes or not at.hostname:
-        raise BadSetup(f"{url!r} has to begin with {' or '.join(f'{one}://' for one in schemes)}")
+        raise BadSetup(
+            f"an address to post to has to begin with {' or '.join(f'{one}://' for one in schemes)}"
+        )
     if at.username is not None or at.fragment or port == 0:
         raise BadSetup(f"{at.hostname!r}: an address to post to has no user, fragment or port 0")
     return url
+
+
+def _is_outside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    if not address.is_global or address.is_multicast or address.is_reserved:
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return True
+    # Of the newer kind only what is given out as such: all else has an older address in it, which
+    # may be one of the inside.
+    return address in _GIVEN_OUT and not any(address in one for one in _CARRIERS)
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
@@ -105,8 +120,6 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
     def _check(self, host: str, address: str) -> None:
         read = ipaddress.ip_address(address.split("%", 1)[0])
-        inner = getattr(read, "ipv4_mapped", None) or getattr(read, "sixtofour", None) or read
-        if not inner.is_global and str(inner) not in self._allow and host not in self._allow:
-            raise AddressRefused(
-                f"{host} is {inner}, which is not of the outside: allow it by name"
-            )
+        inner = getattr(read, "ipv4_mapped", None) or read
+        if not _is_outside(inner) and str(inner) not in self._allow and host not in self._allow:
+            raise AddressRefused(f"{host} is {inner}, which is inside: allow it by name")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from standardwebhooks.webhooks import Webhook as Signer
 
@@ -49,8 +50,8 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """Where it goes, without what might be secret in the address."""
-        return f"webhook {self._url.split('?', 1)[0]}"
+        """Where it goes; not the whole address, which may be a secret."""
+        return f"webhook to {urlsplit(self._url).hostname}"
 
     async def send(self, notice: Notice) -> None:
         """Post it; anything but a 2xx is a failure."""

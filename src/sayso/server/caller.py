@@ -24,6 +24,7 @@ Scope = Literal["read", "start", "decide", "admin"]
 """
 SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 AGENT_SCOPES: frozenset[Scope] = frozenset({"read", "start"})
+"""All that an agent can have, and all that a service has unless more is said."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

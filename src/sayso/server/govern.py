@@ -30,15 +30,19 @@ Id = Annotated[str, Path(min_length=1, max_length=NAME_MAX)]
 
 
 async def _govern(app: App, caller: Admin) -> Caller:
-    # Where no people are kept yet, whoever has the credential keeps the first.
-    first = not await app.store.shelf.list(caller.project, PERSON, limit=1)
-    serves = caller.by.kind == "service"
-    if not (first or serves or await caller.window(app).is_operator()):
+    if not await caller.window(app).is_operator():
         raise NotAllowed("only an operator governs a project")
     return caller
 
 
+async def _found(app: App, caller: Admin) -> Caller:
+    """Let whoever sits at the machine keep the first person of a project, who then governs it."""
+    first = not await app.store.shelf.list(caller.project, PERSON, limit=1)
+    return caller if first and caller.via == "local" else await _govern(app, caller)
+
+
 Governor = Annotated[Caller, Depends(_govern)]
+Founder = Annotated[Caller, Depends(_found)]
 
 
 class PersonIn(In):
@@ -180,7 +184,7 @@ async def look_at_person(*, app: App, caller: Governor, person_id: Id) -> Person
 
 
 @router.put("/people/{person_id}", responses=documented(409, 413, 400))
-async def keep_person(*, app: App, caller: Governor, person_id: Id, body: PersonIn) -> PersonOut:
+async def keep_person(*, app: App, caller: Founder, person_id: Id, body: PersonIn) -> PersonOut:
     """Keep a person. The first of a project should be an operator: nobody else governs it then."""
     return _person(await app.people.put(person_id, **dict(body), project=caller.project))
 
@@ -207,7 +211,15 @@ async def list_tokens(*, app: App, caller: Governor) -> TokensOut:
 
 @router.post("/tokens", status_code=201, responses=documented(413, 400))
 async def make_token(*, app: App, caller: Governor, body: TokenIn) -> NewTokenOut:
-    """Make a token for this project. Its text is in this answer, and nowhere else."""
+    """Make a token for this project: one's own, or that of an agent or a service, and good for no
+    more than the one that asks. Its text is in this answer, and nowhere else.
+    """
+    if not set(body.scopes) <= caller.scopes:
+        raise NotAllowed("a token is good for no more than the one that it is made with")
+    if body.kind == "person" and body.by != caller.by.id:
+        raise NotAllowed("nobody makes a token of another person's: its bearer decides as them")
+    if body.kind == "service" and "admin" in body.scopes:
+        raise NotAllowed("a service does not govern")
     by = Principal(id=body.by, kind=body.kind)  # pyright: ignore[reportArgumentType] - of three.
     token, text = await Tokens(app.store).create(
         name=body.name,
@@ -215,6 +227,7 @@ async def make_token(*, app: App, caller: Governor, body: TokenIn) -> NewTokenOu
         project=caller.project,
         scopes=body.scopes,
         expires=body.expires_s,
+        made_by=caller.by,
     )
     return NewTokenOut(**_token(token), token=text)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from sayso.app import Sayso
 from sayso.domain.hold import answer as answered
-from sayso.errors import BadAnswer, NotAllowed, SaysoError
+from sayso.errors import BadAnswer, NotAllowed, SaysoError, UnknownHold
 from sayso.server.caller import App, Caller, Decider, Reader
 from sayso.server.json import StrictRoute
 from sayso.server.problem import Problem, Refusal, describe, documented
@@ -19,6 +19,7 @@ from sayso.server.runs import (
     accepted,
     answer,
     base_of,
+    key_of,
 )
 from sayso.server.wire import (
     NAME_MAX,
@@ -111,7 +112,7 @@ async def decide_hold(
     idempotency_key: IdempotencyKey = None,
 ) -> HoldOut:
     """Decide a hold. Durable when this answers; the first decision stands."""
-    return hold_out(await _decide(app, caller, hold_id, body, idempotency_key))
+    return hold_out(await _decide(app, caller, hold_id, body, key_of(caller, idempotency_key)))
 
 
 @router.post("/decisions", responses=documented(413, 400))
@@ -121,7 +122,7 @@ async def decide_several(
     """Decide several holds, each for itself: one that cannot be decided leaves the others be."""
     found: list[OneOut] = []
     for n, one in enumerate(body.decisions):
-        key = None if idempotency_key is None else f"{idempotency_key}/{n}"
+        key = None if idempotency_key is None else key_of(caller, f"{idempotency_key}/{n}")
         try:
             hold = await _decide(app, caller, one.hold_id, one, key)
             found.append(OneOut(hold_id=one.hold_id, hold=hold_out(hold)))
@@ -176,15 +177,17 @@ async def resume(
     if body is not None and (action or seen):
         raise Refusal(422, "SaidTwice", "Said twice", "say it in the body or in the query")
     given = body or ResumeIn(action=action or "reject", seen=seen)
+    if given.mode == "stream":
+        request.app.state.streams.check()
     if given.seen is None:
         raise Refusal(422, "NotSeen", "Not seen", "`seen` is the digest of what was shown")
-    await caller.window(app).reach(request_id)
+    await caller.window(app).request(request_id)
     holds = await app.resume(
         request_id,
         given.verdict(),
         by=caller.by,
         digest=given.seen,
-        key=idempotency_key,
+        key=key_of(caller, idempotency_key),
         note=given.note,
         channel=CHANNEL,
     )
@@ -221,9 +224,16 @@ async def respond(
     _check_project(caller, project)
     window = caller.window(app)
     hold = await window.hold(hold_id)
+    if hold.kind != "question":
+        raise UnknownHold(f"there is no question {hold_id!r}")
     try:
         await app.decide(
-            hold, answered(body.response), by=caller.by, key=idempotency_key, channel=CHANNEL
+            hold.id,
+            answered(body.response),
+            by=caller.by,
+            digest=body.seen,
+            key=key_of(caller, idempotency_key),
+            channel=CHANNEL,
         )
     except BadAnswer as error:
         raise Refusal(400, "BadAnswer", "The answer does not fit", str(error)) from None
@@ -233,7 +243,8 @@ async def respond(
 async def _decide(
     app: Sayso, caller: Caller, hold_id: str, body: DecisionIn, key: str | None
 ) -> HoldView:
-    await caller.window(app).reach(hold_id)
+    # Whoever may not see it is not told what it is by now, either.
+    await caller.window(app).hold(hold_id)
     return await app.decide(
         hold_id,
         body.verdict(),

@@ -23,7 +23,7 @@ from starlette.requests import HTTPConnection
 
 from sayso.app import Sayso
 from sayso.domain.value import Principal
-from sayso.errors import BadSetup, BadValue, StaleItem, Unauthenticated
+from sayso.errors import BadSetup, BadValue, StaleItem, StoreBusy, Unauthenticated
 from sayso.server.caller import SCOPES, Caller
 
 log = logging.getLogger("sayso")
@@ -32,6 +32,9 @@ ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA", "Ed25519"]
 """Those with a public key only: with a shared one, whoever verifies could also make."""
 LEEWAY_S = 30
 KEYS_GOOD_S = 3600.0
+TRIES_MAX = 20
+RETRY_S = 5.0
+"""How long after a failure the issuer is asked again, while none of its keys is known."""
 KEYS_AGAIN_S = 60.0
 """How long a key that is not known is not asked for again."""
 FETCH_S = 10.0
@@ -69,6 +72,7 @@ class JwtWay:
         self._person_claim = person_claim
         self._roles_claim = roles_claim
         self._keys = _Keys(issuer, fetch or _fetch, clock)
+        self._bringing = asyncio.Lock()
 
     async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
         """Verify it."""
@@ -108,19 +112,38 @@ class JwtWay:
         if not isinstance(issued, int | float):
             return  # Nobody can tell whether it is older than what is known.
         shelf = self._sayso.store.shelf
-        item = await shelf.get(self._project, _CLAIMS, name)
-        last = None if item is None else msgspec.json.decode(item.data)
-        if last is not None and (issued <= last["iat"] or roles == last["roles"]):
-            return
-        data = msgspec.json.encode({"iat": issued, "roles": roles})
-        try:
-            await shelf.put(self._project, _CLAIMS, name, data, rev=0 if item is None else item.rev)
-        except StaleItem:
-            return  # Another request with another token was first; the next one looks again.
+        async with self._bringing:
+            for tries in range(TRIES_MAX):
+                item = await shelf.get(self._project, _CLAIMS, name)
+                last = None if item is None else msgspec.json.decode(item.data, type=_Claimed)
+                if last is not None and issued <= last.iat:
+                    if tries:  # What was kept here may have come after what is newer.
+                        await self._keep(name, last.roles)
+                    return
+                # First who they are, then that this is known: whoever is cut off does it again.
+                if last is None or roles != last.roles or tries:
+                    await self._keep(name, roles)
+                data = msgspec.json.encode(_Claimed(iat=issued, roles=roles))
+                rev = 0 if item is None else item.rev
+                try:
+                    await shelf.put(self._project, _CLAIMS, name, data, rev=rev)
+                except StaleItem:
+                    continue  # Another server has taken another token: the newest counts.
+                return
+        raise StoreBusy("the roles of this person change too fast")
+
+    async def _keep(self, name: str, roles: list[str]) -> None:
         try:
             await self._sayso.people.put(name, roles=roles, project=self._project)
-        except BadValue as error:
-            raise Unauthenticated(f"the roles in this token cannot be kept: {error}") from None
+        except BadValue:
+            raise Unauthenticated("this token names nobody, or roles that cannot be kept") from None
+
+
+class _Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the newest token has said of somebody."""
+
+    iat: float
+    roles: list[str]
 
 
 class _Keys:
@@ -138,15 +161,17 @@ class _Keys:
         if self._is_due(kid):
             async with self._lock:
                 if self._is_due(kid):
-                    self._at = self._clock()
                     await self._load()
+                    self._at = self._clock()
         if self._keys is None:
             raise Unauthenticated("the issuer of tokens cannot be reached just now")
         return self._keys
 
     def _is_due(self, kid: str) -> bool:
         age = self._clock() - self._at
-        known = self._keys is not None and any(key.kid == kid for key in self._keys.keys)
+        if self._keys is None:
+            return age > RETRY_S
+        known = any(key.kid == kid for key in self._keys.keys)
         return age > KEYS_GOOD_S or (not known and age > KEYS_AGAIN_S)
 
     async def _load(self) -> None:

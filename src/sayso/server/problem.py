@@ -77,6 +77,13 @@ class Refusal(HTTPException):
         self.problem = Problem(type=_type(name), title=title, status=status, detail=detail)
 
 
+_FAULT_SAID = "A fault of ours; the log of the server has it."
+_SAID_BY_STATUS = {
+    502: "The provider could not be asked.",
+    503: "The store cannot be used just now; with an Idempotency-Key it is safe to try again.",
+}
+
+
 def status_of(error: Exception) -> int:
     """Give the status that an error is answered with."""
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
@@ -87,7 +94,8 @@ def describe(error: x.SaysoError) -> Problem:
     status = status_of(error)
     decision = getattr(error, "decision", None)
     problems: list[tuple[str, str]] = getattr(error, "problems", None) or []
-    said = str(error) if status != FAULT else "A fault of ours; the log of the server has it."
+    # What a store says of itself names hosts and files.
+    said = str(error) if status < FAULT else _SAID_BY_STATUS.get(status, _FAULT_SAID)
     if isinstance(error, x.RunArchived):
         said = "It has left for an archive."  # Where that is, is nobody's business out there.
     return Problem(

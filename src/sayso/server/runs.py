@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from sayso.app import Sayso
-from sayso.errors import NotAllowed, WaitTimeout
+from sayso.errors import NotAllowed, UnknownAgent, WaitTimeout
 from sayso.server.caller import App, Caller, Reader, Starter
 from sayso.server.json import StrictRoute
 from sayso.server.problem import documented
@@ -68,14 +70,16 @@ async def start_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Response | RunOut | SuspendedOut | RejectedOut:
     """Start a run. A retry with the same `Idempotency-Key` gives the same run."""
+    if body.mode == "stream":
+        request.app.state.streams.check()
+    check_agent(app, body.agent)
     run = await app.start(
         body.agent,
         body.input,
         by=caller.by,
         project=caller.project,
         thread=body.thread,
-        id=body.id,
-        key=idempotency_key,
+        key=key_of(caller, idempotency_key),
         metadata=body.metadata,
     )
     return await answer(request, app, caller, run.id, body.mode)
@@ -134,7 +138,6 @@ async def cancel_run(
 async def follow_run(
     *,
     request: Request,
-    app: App,
     caller: Reader,
     run_id: RunId,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
@@ -145,7 +148,7 @@ async def follow_run(
     run is suspended or finished; with `follow=true`, only when it is finished.
     """
     place = after if last_event_id is None else last_event_id
-    return await follow(request, caller.window(app), run_id, after=place, forever=follow_on)
+    return await follow(request, caller, run_id, after=place, forever=follow_on)
 
 
 @router.get("/runs/{run_id}/questions", responses=documented(404))
@@ -191,7 +194,7 @@ async def command_run(
             given.args,
             by=caller.by,
             strand=given.strand,
-            key=idempotency_key,
+            key=key_of(caller, idempotency_key),
             timeout=WAIT_S,
         )
     except WaitTimeout:
@@ -204,18 +207,35 @@ async def command_run(
     )
 
 
+def key_of(caller: Caller, key: str | None) -> str | None:
+    """Make a caller's idempotency key one that nobody else of the project can come by."""
+    if key is None:
+        return None
+    return "http:" + hashlib.sha256(f"{caller.by}\n{key}".encode()).hexdigest()
+
+
+def check_agent(app: Sayso, name: str) -> None:
+    """Raise `UnknownAgent` for what is no agent of the application's: those of our own, such as the
+    one that makes a single call, would let a caller choose a tool and its arguments.
+    """
+    if name not in app.agents:
+        raise UnknownAgent(f"there is no agent {name!r}")
+
+
 async def answer(
     request: Request, app: Sayso, caller: Caller, run_id: str, mode: Mode
 ) -> Response | RunOut | SuspendedOut | RejectedOut:
     """Answer for a run as was asked for. Whoever may not see it is told where it is."""
-    if mode == "stream":
-        return await follow(request, caller.window(app), run_id, after=0, forever=False)
-    if mode == "wait":
-        try:
+    # What was done is done: whoever may not see what becomes of it is told where it is.
+    with suppress(WaitTimeout, NotAllowed):
+        if mode != "async":
+            caller.need("read")
+            await caller.window(app).check_run(run_id)
+        if mode == "stream":
+            return await follow(request, caller, run_id, after=0, forever=False)
+        if mode == "wait":
             await app.run(run_id).wait(timeout=WAIT_S)
             return await answer_of(app, caller, run_id, base_of(request))
-        except (WaitTimeout, NotAllowed):
-            pass  # It goes on by itself; or it is not theirs to see.
     return _202(await accepted(request, app, caller, run_id))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from fastapi.responses import StreamingResponse
 
@@ -24,16 +24,27 @@ def event(data: str, *, id: str | int | None = None, name: str | None = None) ->
 
 
 async def alive(
-    frames: AsyncIterator[bytes], closing: asyncio.Event, *, every_s: float = ALIVE_S
+    frames: AsyncIterator[bytes],
+    closing: asyncio.Event,
+    *,
+    every_s: float = ALIVE_S,
+    recheck: Callable[[], Awaitable[bool]] | None = None,
 ) -> AsyncIterator[bytes]:
     """Send frames as they come, a comment when none do, and an end when the server ends: whoever
-    reads comes back with the last id that it has seen.
+    reads comes back with the last id that it has seen. With `recheck`, it ends as soon as that says
+    no; it is asked as often as a comment would be sent.
     """
+    clock = asyncio.get_running_loop().time
+    checked = clock()
     frame = asyncio.ensure_future(anext(frames, None))
     over = asyncio.ensure_future(closing.wait())
     try:
         while not closing.is_set():
             await asyncio.wait({frame, over}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+            if recheck is not None and clock() - checked >= every_s:
+                checked = clock()
+                if not await recheck():
+                    return
             if not frame.done() and not closing.is_set():
                 yield b": alive\n\n"
             if not frame.done():

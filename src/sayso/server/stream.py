@@ -17,7 +17,8 @@ from fastapi.responses import StreamingResponse
 
 from sayso.domain.recorded import Recorded
 from sayso.engine.window import Window
-from sayso.errors import SaysoError
+from sayso.errors import SaysoError, Unauthenticated
+from sayso.server.caller import Caller, caller_of, sayso_of
 from sayso.server.event import event_out
 from sayso.server.problem import Refusal, describe
 from sayso.server.sse import alive, event, stream
@@ -51,17 +52,25 @@ class Streams:
 
 
 async def follow(
-    request: Request, window: Window, run_id: str, *, after: int, forever: bool
+    request: Request, caller: Caller, run_id: str, *, after: int, forever: bool
 ) -> StreamingResponse:
     """Answer with a run's events after one, until it is suspended or finished; with `forever`,
-    until it is finished.
+    until it is finished. It ends as well when the credential does.
     """
     state = request.app.state
     state.streams.check()
+    window = caller.window(sayso_of(request))
     # Before the answer begins: what is refused has a status of its own.
     await window.check_run(run_id)
     frames = _frames(window, run_id, after=after, forever=forever)
-    return stream(state.streams.counted(alive(frames, state.closing)))
+
+    async def is_good() -> bool:
+        try:
+            return await caller_of(request) == caller
+        except Unauthenticated:
+            return False
+
+    return stream(state.streams.counted(alive(frames, state.closing, recheck=is_good)))
 
 
 async def _frames(

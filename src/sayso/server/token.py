@@ -41,6 +41,8 @@ class Token(Value, frozen=True, kw_only=True):
     hash: str
     until: int | None = None
     revoked: int | None = None
+    made_by: str = ""
+    """Who made it; empty: whoever can write the store."""
 
     @property
     def expires_at(self) -> datetime | None:
@@ -67,6 +69,7 @@ class Tokens:
         project: str,
         scopes: Iterable[Scope] = SCOPES,
         expires: str | float | None = None,
+        made_by: Principal | None = None,
     ) -> tuple[Token, str]:
         """Make a token; the second is its text, which nobody can give again."""
         check_text("the name of a token", name)
@@ -90,6 +93,7 @@ class Tokens:
             at=now,
             hash=_hash(secret),
             until=None if expires is None else now + duration_ms(expires),
+            made_by="" if made_by is None else str(made_by),
         )
         await self._shelf.put(TOKENS, KIND, token.id, msgspec.json.encode(token), rev=0)
         return token, f"sayso_{token.id}_{secret}"

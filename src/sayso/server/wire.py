@@ -52,7 +52,6 @@ class StartIn(In):
     agent: Name
     input: Text
     thread: Name | None = None
-    id: Name | None = None
     metadata: dict[str, JsonValue] | None = None
     mode: Literal["async", "wait", "stream"] = "async"
     """`async`: answer once it is committed. `wait`: once it is suspended or finished, or 30 seconds
@@ -151,6 +150,8 @@ class RespondIn(In):
     """The answer to a question."""
 
     response: JsonValue
+    seen: Name
+    """The digest of what was shown."""
 
 
 class PrincipalOut(Out):
