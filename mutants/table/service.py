@@ -1,0 +1,139 @@
+"""Guards of the service: who is let in, for what, and what they are told."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_RUNS = "server/test_runs.py::"
+_DOOR = "server/test_door.py::"
+_ROUTES = "server/test_routes.py::"
+_HOOKS = "notify/test_webhook.py::"
+
+MUTANTS = (
+    Mutant(
+        name="an agent has a credential that decides",
+        file="server/caller.py",
+        old='        if self.by.kind == "agent" and not self.scopes <= AGENT_SCOPES:',
+        new="        if False:",
+        test=_DOOR + "test_an_agent_has_no_credential_that_decides[decide]",
+    ),
+    Mutant(
+        name="a scope is not looked at",
+        file="server/caller.py",
+        old="        if scope not in self.scopes:",
+        new="        if False:",
+        test=_ROUTES + "test_a_route_is_for_those_who_are_let_in_with_its_scope[route8]",
+    ),
+    Mutant(
+        name="any agent is started over HTTP",
+        file="server/runs.py",
+        old="    if name not in app.agents:",
+        new="    if False:",
+        test=_RUNS + "test_only_agents_of_the_application_are_started",
+    ),
+    Mutant(
+        name="runs of another project are there",
+        file="engine/window.py",
+        old="        if row is None or row.project != self.project:",
+        new="        if row is None:",
+        test=_ROUTES + "test_what_is_of_another_project_answers_as_what_is_not_there",
+    ),
+    Mutant(
+        name="holds of another project are there",
+        file="engine/window.py",
+        old="        if found is None or found.project != self.project:",
+        new="        if found is None:",
+        test=_ROUTES + "test_what_is_of_another_project_answers_as_what_is_not_there",
+    ),
+    Mutant(
+        name="an approver sees the conversation",
+        file="engine/window.py",
+        old="        await self._parts.records.owning(run, self.by)\n        return run",
+        new="        return run",
+        test=_RUNS + "test_approvers_see_the_request_and_not_the_conversation",
+    ),
+    Mutant(
+        name="anybody sees a hold",
+        file="engine/window.py",
+        old="        if not owns(who, run):\n            raise NotAllowed",
+        new="        if False:\n            raise NotAllowed",
+        test=_RUNS + "test_approvers_see_the_request_and_not_the_conversation",
+    ),
+    Mutant(
+        name="a resume over HTTP needs no digest",
+        file="server/holds.py",
+        old="    if given.seen is None:",
+        new="    if False:",
+        test=_RUNS + "test_a_decision_needs_the_digest_of_what_was_shown",
+    ),
+    Mutant(
+        name="whoever comes first governs",
+        file="server/govern.py",
+        old='    return caller if first and caller.via == "local" else await _govern(app, caller)',
+        new="    return caller if first else await _govern(app, caller)",
+        test=_ROUTES + "test_only_operators_govern_once_there_are_people",
+    ),
+    Mutant(
+        name="an operator makes a token of somebody else's",
+        file="server/govern.py",
+        old='    if body.kind == "person" and body.by != caller.by.id:',
+        new="    if False:",
+        test=_ROUTES + "test_only_operators_govern_once_there_are_people",
+    ),
+    Mutant(
+        name="a token is good for more than its maker",
+        file="server/govern.py",
+        old="    if not set(body.scopes) <= caller.scopes:",
+        new="    if False:",
+        test=_ROUTES + "test_a_token_is_good_for_no_more_than_its_maker",
+    ),
+    Mutant(
+        name="any secret opens a token",
+        file="server/token.py",
+        old="        return token if same and token.is_good(self._store.now()) else None",
+        new="        return token if token.is_good(self._store.now()) else None",
+        test=_DOOR + "test_a_changed_secret_is_not_good",
+    ),
+    Mutant(
+        name="a revoked token is good",
+        file="server/token.py",
+        old="        return token if same and token.is_good(self._store.now()) else None",
+        new="        return token if same else None",
+        test=_DOOR + "test_a_token_ends_when_it_is_revoked_or_its_time_is_over",
+    ),
+    Mutant(
+        name="a local token is good from afar",
+        file="server/door.py",
+        old="        if not near or not hmac",
+        new="        if not hmac",
+        test=_DOOR + "test_a_local_token_is_good_on_this_machine_alone",
+    ),
+    Mutant(
+        name="a token for somebody else is taken",
+        file="server/jwt.py",
+        old='                aud={"essential": True, "value": self._audience},\n',
+        new="",
+        test=_DOOR + "test_a_token_that_is_not_good_lets_nobody_in[another audience]",
+    ),
+    Mutant(
+        name="an older token brings roles back",
+        file="server/jwt.py",
+        old="                if last is not None and issued <= last.iat:",
+        new="                if False and last is not None:",
+        test=_DOOR + "test_roles_come_from_the_newest_token",
+    ),
+    Mutant(
+        name="a stream goes on without its credential",
+        file="server/sse.py",
+        old="                if not await recheck():",
+        new="                if not await recheck() and False:",
+        test="server/test_streams.py::test_a_stream_ends_with_its_credential",
+    ),
+    Mutant(
+        name="a webhook goes inside",
+        file="notify/outward.py",
+        old="        for address in addresses:\n            self._check(host, address)\n",
+        new="        for address in ():\n            self._check(host, address)\n",
+        test=_HOOKS + "test_nothing_inside_is_reached[127.0.0.1]",
+    ),
+)
