@@ -55,6 +55,13 @@ MUTANTS = (
         test=_CLAIMS + "test_what_is_under_way_counts_whoever_works_on_it",
     ),
     Mutant(
+        name="a claim looks at the same agents and projects for ever",
+        file="store/postgres.py",
+        old="        self._looked_at = end[1:]\n",
+        new="",
+        test=_QUEUE + "test_what_cannot_be_taken_hides_nothing_behind_it[agent]",
+    ),
+    Mutant(
         name="two claims from a database count at the same time",
         file=_WORK,
         old="    perform pg_advisory_xact_lock(\n        1398110581,",

@@ -31,14 +31,14 @@ exception when others then
 end
 $$;
 
--- The projects and agents of which something is free, from a project on and round again, each found
--- by one step in the index, however much of it there is.
-create function free_kinds(after text, most integer)
+-- The projects and agents of which something is free, from one of them on and round again, each
+-- found by one step in the index, however much of it there is.
+create function free_kinds(after_project text, after_agent text, most integer)
 returns table (of_project name_text, of_agent name_text) language plpgsql stable as $$
 begin
     return query with recursive kind (p, a) as (
         (select project, agent from runs
-        where status = 'running' and owner = '' and project > after
+        where status = 'running' and owner = '' and (project, agent) > (after_project, after_agent)
         order by project, agent limit 1)
         union all
         select n.project, n.agent from kind cross join lateral (
@@ -48,12 +48,13 @@ begin
         ) n
     ), round_again (p, a) as (
         (select project, agent from runs
-        where status = 'running' and owner = '' and project <= after
+        where status = 'running' and owner = '' and (project, agent) <= (after_project, after_agent)
         order by project, agent limit 1)
         union all
         select n.project, n.agent from round_again cross join lateral (
             select project, agent from runs
-            where status = 'running' and owner = '' and project <= after
+            where status = 'running' and owner = ''
+                and (project, agent) <= (after_project, after_agent)
                 and (project, agent) > (round_again.p, round_again.a)
             order by project, agent limit 1
         ) n
@@ -63,11 +64,13 @@ end
 $$;
 
 -- One run after another goes to the project of which the fewest are owned, what it is given now
--- included, and among those to the oldest run; no project gets beyond its bound.
+-- included, and among those to the oldest run; no project gets beyond its bound. The row without a
+-- run says where the look ended, also when nothing there could be taken: the next one goes on after
+-- it, or whatever is behind that would never be found.
 create function claim_runs(
-    worker text, named text[], most integer, bound bigint, after text, kinds_max integer,
-    folds bigint
-) returns table (place bigint, run text, of_project text) language plpgsql as $$
+    worker text, named text[], most integer, bound bigint, after_project text, after_agent text,
+    kinds_max integer, folds bigint
+) returns table (place bigint, run text, of_project text, of_agent text) language plpgsql as $$
 begin
     -- In the order of the index, or old statistics could make this a look at every run there is.
     perform from runs where status = 'running' and owner = '' order by project, agent limit 1;
@@ -80,17 +83,20 @@ begin
     -- Nobody waits for the disk: a claim that a crash has lost was never made, and whoever believes
     -- in it is refused by the guard of its next append, which does wait, and for this as well.
     perform set_config('synchronous_commit', 'off', true);
-    return query with ranked as materialized (
-        select f.k, row_number() over (partition by q.of_project order by f.k) + (
-            select count(*) from runs o where o.project = q.of_project and o.owner > ''
+    return query with kinds as materialized (
+        select * from free_kinds(after_project, after_agent, kinds_max)
+            with ordinality q (p, a, step)
+    ), ranked as materialized (
+        select f.k, row_number() over (partition by q.p order by f.k) + (
+            select count(*) from runs o where o.project = q.p and o.owner > ''
         ) as rank
-        from free_kinds(after, kinds_max) q cross join lateral (
+        from kinds q cross join lateral (
             select r.k from runs r
             where r.status = 'running' and r.owner = ''
-                and r.project = q.of_project and r.agent = q.of_agent and r.fold <= folds
+                and r.project = q.p and r.agent = q.a and r.fold <= folds
             order by r.k limit most
         ) f
-        where named is null or q.of_agent = any (named)
+        where named is null or q.a = any (named)
     ), chosen as materialized (
         select c.k, row_number() over (order by c.rank, c.k) as nth
         from ranked c where bound is null or c.rank <= bound
@@ -101,9 +107,11 @@ begin
         where r.status = 'running' and r.owner = '' for update of r skip locked
     ), taken as (
         update runs r set owner = worker from free where r.k = free.k
-        returning free.nth, r.id, r.project
+        returning free.nth, r.id, r.project, r.agent
     )
-    select t.nth, t.id::text, t.project::text from taken t order by t.nth;
+    select t.nth, t.id::text, t.project::text, t.agent::text from taken t
+    union all (
+        select null, null, q.p::text, q.a::text from kinds q order by q.step desc limit 1);
 end
 $$;
 
