@@ -59,7 +59,7 @@ MUTANTS = (
         file="store/postgres.py",
         old="        self._looked_at = end[1:]\n",
         new="",
-        test=_QUEUE + "test_what_cannot_be_taken_hides_nothing_behind_it[agent]",
+        test=_QUEUE + "test_what_cannot_be_taken_hides_nothing_behind_it[version]",
     ),
     Mutant(
         name="runs are taken over beyond the bound of the worker",

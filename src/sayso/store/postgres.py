@@ -67,7 +67,7 @@ from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 
 _CLAIM = """
-select run, of_project, of_agent from claim_runs(
+select run, of_agent, of_project from claim_runs(
     %s::text, %s::text[], %s::int, %s::bigint, %s::text, %s::text, %s::int, %s::bigint)
 order by place nulls last
 """
@@ -136,7 +136,7 @@ class PostgresStore:
         self.door = PostgresDoor(self._submit, self._read, self._given)
         self.queue = PostgresQueue(link)
         self._looked_at = ("", "")
-        """The project and agent that the last claim came to: the next one goes on after them."""
+        """The agent and project that the last claim came to: the next one goes on after them."""
 
     @classmethod
     async def open(
