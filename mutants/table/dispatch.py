@@ -55,6 +55,21 @@ MUTANTS = (
         test=_CLAIMS + "test_what_is_under_way_counts_whoever_works_on_it",
     ),
     Mutant(
+        name="a claim looks at the same agents and projects for ever",
+        file="store/postgres.py",
+        old="        self._looked_at = end[1:]\n",
+        new="",
+        test=_QUEUE + "test_what_cannot_be_taken_hides_nothing_behind_it[version]",
+    ),
+    Mutant(
+        name="runs are taken over beyond the bound of the worker",
+        file="engine/worker.py",
+        old="under_way = len(self._loops) + self._taking_over",
+        new="under_way = len(self._loops)",
+        test="engine/test_sweeper.py::"
+        "test_no_more_is_taken_over_at_once_than_there_is_room_for[sqlite]",
+    ),
+    Mutant(
         name="two claims from a database count at the same time",
         file=_WORK,
         old="    perform pg_advisory_xact_lock(\n        1398110581,",

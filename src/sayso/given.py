@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite:///"
+_MEANT = re.compile(r"password\s*=|^postgres(ql)?:", re.IGNORECASE)
+"""No path: a file would be made of that name, and a password be read in every message about it."""
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
 
@@ -102,6 +105,8 @@ def read_where(text: str) -> tuple[str, str]:
         raise BadSetup(
             f"{kind!r} is not a kind of store: use a path, 'memory:' or 'postgresql://...'"
         )
+    if _MEANT.search(text):
+        raise BadSetup("what is meant as a database is an address: 'postgresql://user@host/name'")
     path = text.removeprefix("sqlite:///")
     return path, path
 

@@ -4,7 +4,10 @@ import json
 import shutil
 
 import pytest
+from click.testing import CliRunner
 
+from sayso.cli import main
+from sayso.errors import BadSetup
 from sayso.store.keyring import make_secret_file, new_key
 from sayso.sync import Sayso
 from tests.cli.conftest import finish
@@ -115,3 +118,23 @@ def test_a_terminal_shows_how_far_it_is(terminal, store, tmp_path):
     assert code == 0
     assert "journal compared" in text
     assert "100%" in text
+
+
+@pytest.mark.parametrize(
+    "meant", ["host=h password=s3cret", "host=h Password = s3cret", "postgres:u:s3cret@h/db"]
+)
+def test_what_is_meant_as_a_database_becomes_no_file_and_is_not_repeated(
+    tmp_path, store, monkeypatch, meant
+):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for args in (["move", store, meant], ["move", meant, "new.db"], ["show", meant]):
+        said = CliRunner().invoke(main, [str(arg) for arg in args], prog_name="sayso")
+
+        assert said.exit_code == 2
+        assert "postgresql://user@host/name" in " ".join(said.output.split())
+        assert "s3cret" not in said.output
+    with pytest.raises(BadSetup, match="postgresql://user@host/name"):
+        Sayso(meant).__enter__()
+    assert list(folder.iterdir()) == []

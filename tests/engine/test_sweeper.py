@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from sayso import Bounds, RunHandle, Sayso, approve, tool
+from sayso import Agent, Bounds, Context, RunHandle, Sayso, approve, tool
 from sayso.engine.sweeper import AT_ONCE
 from sayso.errors import StoreBusy
 from sayso.store.base import PAGE_MAX, Appended, Store, Write
 from sayso.testing import call, say
 from sayso.testing.contract.case import write
 
-from .kit import Delegate, Place, agent, completed, held, tags
+from .kit import Delegate, Place, agent, completed, held, tags, until
 
 BY_HAND = Bounds(look_s=600.0)
 GONE = "worker_gone"
@@ -251,3 +251,36 @@ async def test_what_a_dead_worker_has_left_is_taken_over_from_several_sides(
             await completed(apps[0].run(run.id))
     assert max(store.most for store in made) >= AT_ONCE
     assert len({store.order[0] for store in made}) > 1
+
+
+async def test_no_more_is_taken_over_at_once_than_there_is_room_for(place: Place) -> None:
+    gate, inside = asyncio.Event(), list[str]()
+
+    @tool(effect="none")
+    async def look(ctx: Context) -> str:
+        inside.append(ctx.run_id)
+        await gate.wait()
+        return "seen"
+
+    def teller() -> Agent:
+        return agent(lambda messages: call("look") if len(messages) == 1 else say("x"), look)
+
+    async with place.app(teller(), bounds=BY_HAND, work=False) as app:
+        runs = [await app.start("teller", "x", by="mira") for _ in range(20)]
+    async with opened(place) as store:
+        await store.beat(GONE)
+        assert len(await store.claim(GONE, limit=20)) == 20
+    place.clock.advance("1m")
+    async with place.app(teller(), bounds=Bounds(look_s=600.0, runs_max=2)) as app:
+        await app.sweep()
+        await until(lambda: len(inside) >= 2)
+        await app.sweep()
+        rows = [await app.store.load(run.id) for run in runs]
+        assert sum(row is not None and row.owner != GONE for row in rows) == 2
+
+        gate.set()
+        while len(inside) < len(runs):
+            await app.sweep()
+            await asyncio.sleep(0.01)
+        for run in runs:
+            await completed(app.run(run.id))

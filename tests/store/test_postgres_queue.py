@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from sayso.domain.run import FOLD
 from sayso.errors import BadValue, StaleRun, StoreError
+from sayso.store import postgres as store_module
 from sayso.store import postgres_jobs, postgres_queue
 from sayso.store.postgres import PostgresStore
 from sayso.store.queue import Taker
@@ -314,7 +316,7 @@ async def test_a_claim_costs_the_same_however_many_wait(postgres, schema):
             "sha256('x'), '12345678', '' from generate_series(1, 100000) n; analyze runs"
         )
         conn = await conn_to(postgres, schema)
-        claim = "select * from claim_runs('w1', '{teller}', 2, 50, '', 1000, 99)"
+        claim = "select * from claim_runs('w1', '{teller}', 2, 50, '', '', 1000, 99)"
         await conn.execute(claim)  # The first one looks at catalogs as well.
         plan = await conn.execute(f"explain (analyze, buffers, format json) {claim}")
         looked_at = (await plan.fetchone())[0][0]["Plan"]["Shared Hit Blocks"]
@@ -324,13 +326,46 @@ async def test_a_claim_costs_the_same_however_many_wait(postgres, schema):
         assert await store.claim("w2", limit=2) == ["r3", "r4"]
 
 
+OTHERS = {"agent": {"agent": "gone"}, "version": {"fold": FOLD + 1}, "bound": {}}
+
+
+@pytest.mark.parametrize("why", OTHERS)
+async def test_what_cannot_be_taken_hides_nothing_behind_it(postgres, schema, monkeypatch, why):
+    monkeypatch.setattr(store_module, "KINDS_MAX", 4)
+    async with opened(postgres, schema) as store:
+        for n in range(9):
+            await store.append(write(f"run_{n}", project=f"p{n}", **OTHERS[why]))
+            if why == "bound":
+                await store.append(write(f"owned_{n}", project=f"p{n}", owner="w2"))
+        await store.append(write("mine", project="q"))
+
+        looks = [
+            await store.claim("w1", limit=16, agents=["teller"], project_max=1) for _ in range(3)
+        ]
+
+        # What other agents are to do is not even looked at.
+        assert looks == ([["mine"], [], []] if why == "agent" else [[], [], ["mine"]])
+
+
+async def test_one_look_after_another_comes_to_all_that_is_free(postgres, schema, monkeypatch):
+    monkeypatch.setattr(store_module, "KINDS_MAX", 4)
+    free = [(f"{p}_{a}", p, a) for p in "abc" for a in ("clerk", "teller", "usher")]
+    async with opened(postgres, schema) as store:
+        await store.append(*(write(run, project=p, agent=a) for run, p, a in free))
+
+        found = [await store.claim("w1", limit=16) for _ in range(3)]
+
+        assert [len(some) for some in found] == [4, 4, 1]
+        assert sorted(run for some in found for run in some) == [run for run, *_ in free]
+
+
 async def test_a_claim_counts_what_another_one_is_about_to_take(postgres, schema):
     async with opened(postgres, schema) as store:
         await store.append(*(write(f"run_{n}") for n in range(4)))
         conn = await conn_to(postgres, schema)
         try:
             await conn.execute("begin")
-            await conn.execute("select claim_runs('w1', null, 2, 2, '', 1000, 99)")
+            await conn.execute("select claim_runs('w1', null, 2, 2, '', '', 1000, 99)")
             waits = asyncio.create_task(store.claim("w2", limit=2, project_max=2))
             done, _ = await asyncio.wait([waits], timeout=0.5)
             assert not done

@@ -10,10 +10,7 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.UnknownHold: "hold_x.1 is the first of run_x; `sayso show STORE run_x` prints all",
     errors.WrongVerdict: "`sayso show STORE run_x` prints what each hold asks",
     errors.NotOurStore: "name the store that `Sayso(...)` was opened with",
-    errors.StoreDamaged: "restore a backup, or move the file back to where it was",
     errors.StoreRestored: "docs/howto/backups.md says what to do before",
-    errors.StoreReadOnly: "copy the file, and the one ending in -wal if there is one, to where "
-    "you may write, and name the copy",
     errors.RunArchived: "`sayso audit verify FILE` checks it, `zcat FILE` prints it",
     errors.StoreMoved: "`sayso move --undo` takes it back, until the other one was worked on",
     errors.StoreBusy: "try again in a moment",

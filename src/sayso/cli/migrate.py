@@ -25,7 +25,11 @@ PENDING = 1
 @click.option(
     "--app-role", metavar="NAME", help="A role for workers and desks: adds, erases nothing."
 )
-@click.option("--keeper-role", metavar="NAME", help="A role that may erase and archive as well.")
+@click.option(
+    "--keeper-role",
+    metavar="NAME",
+    help="A role that may also erase, archive, and accept a restored store.",
+)
 @click.pass_context
 def migrate(
     ctx: click.Context,

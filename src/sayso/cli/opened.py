@@ -62,8 +62,6 @@ class StoreName(click.ParamType[Place]):
             self.fail(str(error), param, ctx)
         if where == "memory:":
             self.fail("a store in memory is of one process, and cannot be named", param, ctx)
-        if where.startswith(("postgres:", "postgresql:")) and not is_shared(where):
-            self.fail("an address begins with postgresql://", param, ctx)
         if not is_shared(where) and not Path(where).is_file():
             kind = "is no file" if Path(where).exists() else "does not exist"
             self.fail(f"{shown!r} {kind}", param, ctx)

@@ -38,6 +38,7 @@ class Worker:
         self._loops: dict[str, RunLoop] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._services: list[asyncio.Task[None]] = []
+        self._taking_over = 0
         self._draining = False
         self._cut_off = False
         """Whether a call may be under way that nobody here looks after any more."""
@@ -69,7 +70,8 @@ class Worker:
 
     def room(self) -> int:
         """Say how many more runs could be worked on here."""
-        return 0 if self._draining else self._parts.bounds.runs_max - len(self._loops)
+        under_way = len(self._loops) + self._taking_over
+        return 0 if self._draining else self._parts.bounds.runs_max - under_way
 
     def could_take(self, agent: str) -> bool:
         """Tell whether a run of this agent could be worked on here right now."""
@@ -93,7 +95,11 @@ class Worker:
         if not self.could_take(agent):
             return False
         event = e.RunTakenOver(worker=self.id, before=before, proof=proof)
-        written = await self._parts.ledger.take_over(run_id, event)
+        self._taking_over += 1  # Many are tried at a time, and each is to see the others.
+        try:
+            written = await self._parts.ledger.take_over(run_id, event)
+        finally:
+            self._taking_over -= 1
         if written is None:
             return False
         log.warning("%s taken over from %s (%s)", run_id, before, proof)

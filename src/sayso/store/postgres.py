@@ -67,8 +67,9 @@ from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 
 _CLAIM = """
-select run, of_project from claim_runs(
-    %s::text, %s::text[], %s::int, %s::bigint, %s::text, %s::int, %s::bigint) order by place
+select run, of_agent, of_project from claim_runs(
+    %s::text, %s::text[], %s::int, %s::bigint, %s::text, %s::text, %s::int, %s::bigint)
+order by place nulls last
 """
 _BEAT = "select worker_beat(%s::text, %s::text, %s::text, %s::bigint, %s::bigint)"
 _RETIRE = "select worker_retire(%s::text, %s::text, %s::text)"
@@ -134,8 +135,8 @@ class PostgresStore:
         self.seals = PostgresSeals(self._submit, self._read)
         self.door = PostgresDoor(self._submit, self._read, self._given)
         self.queue = PostgresQueue(link)
-        self._claimed_of = ""
-        """The project of the last run that was claimed: the next look begins after it."""
+        self._looked_at = ("", "")
+        """The agent and project that the last claim came to: the next one goes on after them."""
 
     @classmethod
     async def open(
@@ -269,11 +270,11 @@ class PostgresStore:
         project_max: int | None = None,
     ) -> list[str]:
         mine = None if agents is None else list(agents)
-        params = (worker, mine, page_size(limit), project_max, self._claimed_of, KINDS_MAX, FOLD)
-        found = await self._submit(_CLAIM, params)
-        if found:
-            self._claimed_of = found[-1][1]
-        return [run_id for run_id, _ in found]
+        bounds = (page_size(limit), project_max)
+        params = (worker, mine, *bounds, *self._looked_at, KINDS_MAX, FOLD)
+        *taken, end = await self._submit(_CLAIM, params) or [(None, *self._looked_at)]
+        self._looked_at = end[1:]
+        return [run_id for run_id, *_ in taken]
 
     async def lost(
         self, *, agents: Sequence[str] | None = None, skip: int = 0, limit: int = PAGE_MAX
