@@ -6,6 +6,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="a chat starts parts of ours that no person is asked about",
+        file="server/chat_talk.py",
+        old="if agent not in self._app.agents:",
+        new="if False:",
+        test="server/test_chat_guards.py::test_a_chat_is_with_an_agent_and_with_none_of_our_own_parts",
+    ),
+    Mutant(
         name="a chat decides the holds of another chat",
         file="server/chat_talk.py",
         old="return self._thread in (row.thread, row.id) and _is_mine(self.who, run)",

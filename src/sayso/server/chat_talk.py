@@ -144,6 +144,9 @@ class Chat:
         return await self._start(request.agent or row.agent, text, key)
 
     async def _start(self, agent: str, text: str, key: str | None) -> Target:
+        # Those with a dot in their names are our own parts: they do what they are told, unasked.
+        if agent not in self._app.agents:
+            raise UnknownAgent(f"there is no agent {agent!r}")
         run = await self._app.start(
             agent,
             text,
