@@ -6,6 +6,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="a chat decides what was not shown",
+        file="server/chat_talk.py",
+        old="if hold.id not in digests:",
+        new="if False:",
+        test="server/test_chat_guards.py::test_an_answer_without_what_was_shown_decides_nothing",
+    ),
+    Mutant(
+        name="a chat decides together what was shown in part",
+        file="server/chat_talk.py",
+        old='if one.together and one.status == "open" and digests.get(one.id) != one.digest:',
+        new="if False:",
+        test="server/test_chat_guards.py::test_what_is_decided_together_was_all_shown",
+    ),
+    Mutant(
         name="a chat starts parts of ours that no person is asked about",
         file="server/chat_talk.py",
         old="if agent not in self._app.agents:",
@@ -36,7 +50,7 @@ MUTANTS = (
     Mutant(
         name="a chat says yes to what is on offer instead of what was shown",
         file="server/chat_talk.py",
-        old="digest=first.digest,",
+        old="digest=digests[hold.id],",
         new="digest=hold.digest,",
         test="server/test_chat.py::test_a_yes_is_bound_to_the_version_that_was_shown",
     ),

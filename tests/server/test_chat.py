@@ -370,7 +370,7 @@ async def test_a_call_in_doubt_is_not_run_again_by_a_click(tmp_path: Path) -> No
         (refusal,) = [one["data"] for one in chunks if one["type"] == "data-refusal"]
         assert refusal["error"] == "WrongVerdict"
 
-        chunks = await here.post({"id": "c", "answers": {told["id"]: 1}})
+        chunks = await here.post({**answered("c", page), "answers": {told["id"]: 1}})
         assert chunks[-1]["finishReason"] == "stop"
         assert paid == [1]
 

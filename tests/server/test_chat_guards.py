@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from sayso import tool
+import pytest
+
+from sayso import Agent, ask_user, tool
 from sayso.agents.single import NAME, describe_call
-from tests.server.test_chat import desk, said
+from sayso.testing import ScriptedModel, call, say
+from tests.server.test_chat import Json, answered, desk, kinds, said
 
 
 async def test_a_chat_is_with_an_agent_and_with_none_of_our_own_parts(tmp_path: Path) -> None:
@@ -24,3 +28,83 @@ async def test_a_chat_is_with_an_agent_and_with_none_of_our_own_parts(tmp_path: 
         assert (status, problem["type"]) == (404, "urn:sayso:problem:unknown-agent")
         assert (await here.page("c"))["messages"] == []
         assert done == []
+
+
+def without(body: Json, *left_out: str) -> Json:
+    """Leave the parts of these holds that say what was shown out of a message."""
+    message = body["messages"][-1]
+    message["parts"] = [
+        part
+        for part in message["parts"]
+        if part["type"] != "data-suspension" or part["id"] not in left_out
+    ]
+    return body
+
+
+def shown(page: Json) -> list[str]:
+    parts = page["messages"][-1]["parts"]
+    return [part["id"] for part in parts if part["type"] == "data-suspension"]
+
+
+def refusals(chunks: list[Json]) -> list[str]:
+    return [one["data"]["error"] for one in chunks if one["type"] == "data-refusal"]
+
+
+@pytest.mark.parametrize("yes", [True, False], ids=["approve", "deny"])
+async def test_an_answer_without_what_was_shown_decides_nothing(tmp_path: Path, yes: bool) -> None:
+    async with desk(tmp_path) as here:
+        page = await here.held("c", "pay 200 jiro")
+        bare = without(answered("c", page, yes), *shown(page))
+
+        chunks = await here.post(bare)
+
+        assert refusals(chunks) == ["NotWhatWasShown"]
+        assert "tool-approval-request" in kinds(chunks)
+        got = await here.http.post("/v1/chat", json=bare, params={"mode": "answer"})
+        assert [one["error"] for one in got.json()["refusals"]] == ["NotWhatWasShown"]
+        assert await here.page("c") == page
+        assert here.paid() == []
+
+
+@pytest.mark.parametrize("more", ["answers", "rejections"])
+async def test_a_question_is_answered_by_who_was_shown_it(tmp_path: Path, more: str) -> None:
+    script = [call("ask_user", {"question": "Which?"}), say("Well.")]
+    asker = Agent("asker", model=ScriptedModel(script), tools=[ask_user()])
+    async with desk(tmp_path, asker) as here:
+        page = await here.held("c", "go")
+        told: dict[str, Any] = {more: {shown(page)[0]: "that"}}
+
+        assert refusals(await here.post({"id": "c", **told})) == ["NotWhatWasShown"]
+        assert await here.page("c") == page
+        chunks = await here.post({**answered("c", page), **told})
+
+        assert refusals(chunks) == []
+        assert chunks[-1]["finishReason"] == "stop"
+
+
+async def test_what_is_decided_together_was_all_shown(tmp_path: Path) -> None:
+    paid: list[int] = []
+
+    @tool(approval=True)
+    async def pay(amount: int) -> int:
+        paid.append(amount)
+        return amount
+
+    script = [[call("pay", {"amount": 1}), call("pay", {"amount": 9000})], say("Well.")]
+    both = Agent("payer", model=ScriptedModel(script), tools=[pay], resolve="together")
+    async with desk(tmp_path, both) as here:
+        page = await here.held("c", "go")
+        first, second = shown(page)
+        forged = answered("c", page, True)
+        for part in forged["messages"][-1]["parts"]:
+            if part.get("id") == second:
+                part["data"]["digest"] = "another"
+
+        for body in (without(answered("c", page, True), second), forged):
+            assert refusals(await here.post(body)) == ["NotWhatWasShown"]
+            assert await here.page("c") == page
+        assert refusals(await here.post(without(answered("c", page, True), first))) != []
+        assert paid == []
+
+        assert refusals(await here.post(answered("c", page, True))) == []
+        assert sorted(paid) == [1, 9000]

@@ -168,7 +168,7 @@ class Chat:
         refusals: list[Chunk] = []
         for batch in [*([one] for one in alone), *groups.values()]:
             try:
-                await self._decide(batch, holds)
+                await self._decide(batch, holds, request.digests)
                 taken |= {one.hold for one in batch}
             except Refused as error:
                 refusals += [_refusal(one.hold, error) for one in batch]
@@ -183,18 +183,25 @@ class Chat:
             refusals=tuple(refusals),
         )
 
-    async def _decide(self, batch: Sequence[Answer], holds: dict[str, HoldView]) -> None:
+    async def _decide(
+        self, batch: Sequence[Answer], holds: dict[str, HoldView], digests: dict[str, str]
+    ) -> None:
         for one in batch:
-            _check_shown(one, holds[one.hold])
+            _check_shown(one, holds[one.hold], digests)
         first, hold, by = batch[0], holds[batch[0].hold], self._caller.by
         if not hold.together:
             await self._app.decide(
-                hold.id, _verdict(first, hold), by=by, digest=first.digest, channel="chat"
+                hold.id, _verdict(first, hold), by=by, digest=digests[hold.id], channel="chat"
             )
             return
         noes = [one for one in batch if not one.approved]
         verdict = _verdict((noes or batch)[0], hold)
-        await self._app.resume(hold.request_id, verdict, by=by, channel="chat")
+        # One verdict is for all of them: then all of them were shown, as they are.
+        whole = await self._caller.window(self._app).request(hold.request_id)
+        for one in whole.holds:
+            if one.together and one.status == "open" and digests.get(one.id) != one.digest:
+                raise NotWhatWasShown(digest=whole.digest)
+        await self._app.resume(hold.request_id, verdict, by=by, digest=whole.digest, channel="chat")
 
     async def _hold(self, name: str) -> HoldView:
         """Find a hold of this chat; `UnknownHold` for every other one."""
@@ -302,10 +309,17 @@ def _verdict(said: Answer, hold: HoldView) -> Verdict:
     return approve(said.args)
 
 
-def _check_shown(said: Answer, hold: HoldView) -> None:
-    """Refuse a yes to what is not on the client's screen: an old client may not have understood
-    that the arguments were edited, and numbers may not have survived the way there.
+def _check_shown(said: Answer, hold: HoldView, digests: dict[str, str]) -> None:
+    """Refuse whoever does not say what they were shown; and a yes to what is not on the client's
+    screen: an old client may not have understood that the arguments were edited, and numbers may
+    not have survived the way there.
     """
+    if hold.id not in digests:
+        raise NotWhatWasShown(
+            "an answer comes with the data-suspension part that shows what it is to",
+            digest=hold.digest,
+            version=hold.version,
+        )
     if not said.approved or hold.status != "open" or said.shown is None:
         return
     if said.shown != hold.args:
