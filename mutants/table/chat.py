@@ -6,6 +6,41 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="a chat has what others said in its thread before",
+        file="server/chat_talk.py",
+        old="return previous if mine else None",
+        new="return previous",
+        test="server/test_chat_guards.py::test_a_page_ends_where_somebody_else_has_spoken",
+    ),
+    Mutant(
+        name="a client names a thread of our own making",
+        file="server/chat_talk.py",
+        old="thread = _own(chat, who) if _OWN.fullmatch(chat) else chat",
+        new="thread = chat",
+        test="server/test_chat_guards.py::test_nobody_takes_the_thread_of_anothers_chat",
+    ),
+    Mutant(
+        name="a chat that was archived is told from one that never was",
+        file="server/chat_talk.py",
+        old="    except RunArchived:\n        return None, False\n",
+        new="    except UnknownRun:\n        return None, False\n",
+        test="server/test_chat_guards.py::test_a_chat_that_was_archived_is_one_that_does_not_exist",
+    ),
+    Mutant(
+        name="a hold that was archived is told from one that never was",
+        file="server/chat_talk.py",
+        old="with suppress(RunArchived):",
+        new="with suppress(UnknownRun):",
+        test="server/test_chat_guards.py::test_a_chat_that_was_archived_is_one_that_does_not_exist",
+    ),
+    Mutant(
+        name="whoever may not read is told what is in a chat",
+        file="server/chat_talk.py",
+        old='self._caller.need("read")',
+        new='self._caller.need("start")',
+        test="server/test_chat.py::test_a_credential_is_good_for_its_scopes_only",
+    ),
+    Mutant(
         name="a chat decides what was not shown",
         file="server/chat_talk.py",
         old="if hold.id not in digests:",
@@ -36,8 +71,8 @@ MUTANTS = (
     Mutant(
         name="a chat is whoever's",
         file="server/chat_talk.py",
-        old="if row is None or _is_mine(who, await _read(app, row)):",
-        new="if True:",
+        old="return row, _is_mine(who, await _read(app, row))",
+        new="return row, True",
         test="server/test_chat.py::test_a_chat_of_somebody_else_is_one_that_does_not_exist",
     ),
     Mutant(

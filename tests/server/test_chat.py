@@ -456,6 +456,8 @@ async def test_a_credential_is_good_for_its_scopes_only(tmp_path: Path) -> None:
             ("read,decide", text),
             ("read,start", yes),
             ("start,decide", {"id": "c"}),
+            ("start,decide", text),
+            ("start,decide", yes),
         ):
             async with here.client(f"mira@default/{scopes}") as http:
                 assert (await here.refused(body, http=http))[0] == 403, (scopes, body)

@@ -9,6 +9,7 @@ import pytest
 
 from sayso import Agent, ask_user, tool
 from sayso.agents.single import NAME, describe_call
+from sayso.server.chat_talk import _key
 from sayso.testing import ScriptedModel, call, say
 from tests.server.test_chat import Json, answered, desk, kinds, said
 
@@ -108,3 +109,66 @@ async def test_what_is_decided_together_was_all_shown(tmp_path: Path) -> None:
 
         assert refusals(await here.post(answered("c", page, True))) == []
         assert sorted(paid) == [1, 9000]
+
+
+async def test_nobody_takes_the_thread_of_anothers_chat(tmp_path: Path) -> None:
+    """Whoever else uses the same id has a thread whose name can be worked out."""
+    async with desk(tmp_path) as here, here.client("eve@default") as eve:
+        await here.post(said("support", "first"), http=eve)
+        name = _key("support", "mira")
+        planted = await here.app.start("payer", "PLANTED", by="eve", thread=name)
+        await planted.wait(final=True, timeout=10)
+
+        assert (await here.page("support"))["messages"] == []
+        await here.post(said("support", "hello"))
+        mine = await here.page("support")
+        assert [one["parts"][0]["text"] for one in mine["messages"][:1]] == ["hello"]
+        assert len(mine["messages"]) == 2
+
+        # Nor does anybody reach a chat of their own by such a name, or begin one with it.
+        free = _key("other", "mira")
+        await here.post(said(free, "hello"), http=eve)
+        assert await here.app.store.thread("default", free) is None
+
+
+async def test_a_page_ends_where_somebody_else_has_spoken(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here, here.client("root@default") as root:
+        await here.post(said("c", "my secret plan"))
+        row = await here.app.store.thread("default", "c")
+        assert row is not None
+        await here.app.people.put("root", roles=["operator"])
+        spoken = await here.app.say(row.id, "operator here", by="root")
+        await spoken.wait(final=True, timeout=10)
+
+        page = await here.page("c", root)
+
+        assert [one["parts"][0]["text"] for one in page["messages"][:1]] == ["operator here"]
+        assert "my secret plan" not in str(page)
+        assert page["before"] is None
+
+
+async def test_a_chat_that_was_archived_is_one_that_does_not_exist(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here, here.client("otto@other") as otto:
+        for http in (here.http, otto):
+            await here.post(said("c", "hello"), http=http)
+        rows = [await here.app.store.thread(project, "c") for project in ("default", "other")]
+        names = [row.id for row in rows if row is not None]
+        assert len(names) == 2
+        # The last entry of all stays: it is in this one.
+        await (await here.app.start("payer", "hello", by="mira")).wait(final=True, timeout=10)
+        done = await here.app.audit.archive("1ms", tmp_path, by="mira")
+        assert done.runs == 2
+
+        unknown = names[0][:-3] + "abc"
+        for chat, name in [(unknown, unknown), ("c", names[0]), *zip(names, names, strict=True)]:
+            assert await here.page(chat) == {"messages": [], "status": None, "before": None}
+            for path in ("stream", "stream?replay=true"):
+                assert (await here.http.get(f"/v1/chat/{chat}/{path}")).status_code == 204
+            hold = f"hold_{name.removeprefix('run_')}.1"
+            status, problem = await here.refused({"id": "x", "answers": {hold: "x"}})
+            assert (status, problem["detail"]) == (404, f"there is no hold {hold!r}")
+            wrong = await here.http.get("/v1/chat/c/messages", params={"before": name})
+            assert wrong.status_code == 404
+            chunks = await here.post(said(chat, "hello", id=f"again-{chat}"))
+            assert chunks[-1]["finishReason"] == "stop"
+            assert len((await here.page(chat))["messages"]) == 2
