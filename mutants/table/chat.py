@@ -6,6 +6,71 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="a chat's stream outlives its credential",
+        file="server/chat.py",
+        old="good = await caller_of(request) == caller",
+        new="good = True",
+        test="server/test_chat_guards.py::test_a_stream_ends_with_the_credential_that_asked_for_it",
+    ),
+    Mutant(
+        name="a stream that ends with its credential looks complete",
+        file="server/chat.py",
+        old="    if not good:\n",
+        new="    if False:\n",
+        test="server/test_chat_guards.py::test_a_stream_ends_with_the_credential_that_asked_for_it",
+    ),
+    Mutant(
+        name="a chat does what it has no stream to tell of",
+        file="server/chat.py",
+        old="        # Whoever is not told what came of it would do it again.\n"
+        "        request.app.state.streams.check()\n",
+        new="        pass\n",
+        test="server/test_chat_guards.py::test_nothing_is_done_for_one_reader_too_many",
+    ),
+    Mutant(
+        name="a chat's stream says where the store is",
+        file="server/chat_stream.py",
+        old='"errorText": explain(error)}',
+        new='"errorText": str(error)}',
+        test="server/test_chat_guards.py::test_a_stream_does_not_say_where_the_store_is",
+    ),
+    Mutant(
+        name="a socket says where the store is",
+        file="server/chat_socket.py",
+        old="await self._send(error_frame(frame.request, explain(error)))",
+        new="await self._send(error_frame(frame.request, str(error)))",
+        test="server/test_chat_socket.py::test_an_error_does_not_say_where_the_store_is",
+    ),
+    Mutant(
+        name="a socket outlives its credential",
+        file="server/chat_socket.py",
+        old="                caller = await _identify(self._socket)\n",
+        new="                caller = caller if ended else await _identify(self._socket)\n"
+        "                ended = True\n",
+        test="server/test_chat_socket.py::test_a_frame_is_taken_while_its_credential_lasts",
+    ),
+    Mutant(
+        name="a socket that is only told outlives its credential",
+        file="server/chat_socket.py",
+        old="await asyncio.wait({text}, timeout=ALIVE_S)",
+        new="await asyncio.wait({text})",
+        test="server/test_chat_socket.py::test_who_is_only_told_is_told_while_the_credential_lasts",
+    ),
+    Mutant(
+        name="a server has any number of connections",
+        file="server/chat_socket.py",
+        old='if getattr(state, "sockets", 0) >= CONNECTIONS_MAX:',
+        new="if False:",
+        test="server/test_chat_socket.py::test_a_server_has_so_many_connections",
+    ),
+    Mutant(
+        name="answers over sockets are not counted",
+        file="server/chat_socket.py",
+        old="    streams.check()\n    streams.open += 1\n",
+        new="    streams.open += 1\n",
+        test="server/test_chat_socket.py::test_answers_are_counted_with_all_other_streams",
+    ),
+    Mutant(
         name="a chat has what others said in its thread before",
         file="server/chat_talk.py",
         old="return previous if mine else None",

@@ -9,9 +9,15 @@ import pytest
 
 from sayso import Agent, ask_user, tool
 from sayso.agents.single import NAME, describe_call
+from sayso.domain.value import Principal
+from sayso.errors import StoreError
+from sayso.server import chat
 from sayso.server.chat_talk import _key
+from sayso.server.door import Door, TokenWay
+from sayso.server.stream import Streams
+from sayso.server.token import Token, Tokens
 from sayso.testing import ScriptedModel, call, say
-from tests.server.test_chat import Json, answered, desk, kinds, said
+from tests.server.test_chat import Desk, Json, answered, desk, kinds, read, said
 
 
 async def test_a_chat_is_with_an_agent_and_with_none_of_our_own_parts(tmp_path: Path) -> None:
@@ -172,3 +178,70 @@ async def test_a_chat_that_was_archived_is_one_that_does_not_exist(tmp_path: Pat
             chunks = await here.post(said(chat, "hello", id=f"again-{chat}"))
             assert chunks[-1]["finishReason"] == "stop"
             assert len((await here.page(chat))["messages"]) == 2
+
+
+async def token(here: Desk) -> tuple[Token, str]:
+    """Put the real door in, and give a token that it lets in."""
+    here.state.state.door = Door([TokenWay(here.app)])
+    return await Tokens(here.app.store).create(
+        name="page", by=Principal(id="mira"), project="default"
+    )
+
+
+async def revoke(here: Desk, one: Token) -> None:
+    await Tokens(here.app.store).revoke(one.id, project="default")
+
+
+async def test_a_stream_ends_with_the_credential_that_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "ALIVE_S", 0.02)
+    async with desk(tmp_path) as here:
+        await here.held("c", "pay 200 jiro")
+        mine, text = await token(here)
+        chunks: list[Json] = []
+        async with (
+            here.client(text) as http,
+            http.stream("GET", "/v1/chat/c/stream?follow=true") as got,
+        ):
+            async for chunk in read(got):
+                chunks.append(chunk)
+                await revoke(here, mine)
+
+        assert chunks[-1] == {"type": "error", "errorText": chat.ENDED}
+
+
+async def test_nothing_is_done_for_one_reader_too_many(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        page = await here.held("c", "pay 200 jiro")
+        yes = answered("c", page, True)
+        here.state.state.streams = Streams(0)
+
+        for body in (said("d", "hello"), said("c", "stop", id="u2"), yes):
+            assert (await here.refused(body))[0] == 503
+        got = await here.http.get("/v1/chat/c/stream?replay=true")
+
+        assert got.status_code == 503
+        assert (await here.page("d"))["messages"] == []
+        assert await here.page("c") == page
+        # Whoever reads already may answer.
+        got = await here.http.post("/v1/chat", json=yes, params={"mode": "answer"})
+        assert got.json()["refusals"] == []
+
+
+async def test_a_stream_does_not_say_where_the_store_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as here:
+        await here.post(said("c", "hello"))
+
+        async def journal(*_: Any, **__: Any) -> Any:
+            raise StoreError("'postgresql://sayso@10.0.0.5/pay' cannot be reached")
+
+        monkeypatch.setattr(here.app.store, "journal", journal)
+        async with here.http.stream("GET", "/v1/chat/c/stream?replay=true") as got:
+            (chunk,) = [one async for one in read(got)]
+
+        assert chunk["type"] == "error"
+        assert chunk["errorText"]
+        assert "10.0.0.5" not in chunk["errorText"]
