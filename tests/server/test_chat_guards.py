@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,7 @@ async def test_a_stream_ends_with_the_credential_that_asked_for_it(
         mine, text = await token(here)
         chunks: list[Json] = []
         async with (
+            asyncio.timeout(10),
             here.client(text) as http,
             http.stream("GET", "/v1/chat/c/stream?follow=true") as got,
         ):
