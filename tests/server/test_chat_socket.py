@@ -15,8 +15,12 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection
 
+from sayso.errors import StoreError
+from sayso.server import chat_socket
+from sayso.server.stream import Streams
 from tests.engine.kit import until
 from tests.server.test_chat import Desk, Json, answered, desk, kinds, said
+from tests.server.test_chat_guards import revoke, token
 
 
 class Socket:
@@ -181,6 +185,95 @@ async def test_whoever_does_not_say_who_they_are_is_not_let_in(tmp_path: Path) -
         with pytest.raises(websockets.InvalidStatus):
             async with linked(here, query=""):
                 pass
+
+
+async def test_a_frame_is_taken_while_its_credential_lasts(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        page = await here.held("c", "pay 200 jiro")
+        mine, text = await token(here)
+        bearer = {"authorization": f"Bearer {text}"}
+        async with linked(here, query="", additional_headers=bearer) as socket:
+            await socket.send("resume", "r1", id="c", body={"replay": True})
+            await socket.read("r1")
+            await revoke(here, mine)
+            await socket.send("send", "r2", **answered("c", page, True))
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.read("r2")
+
+        assert socket._link.close_code == 1008
+        row = await here.app.store.thread("default", "c")
+        assert row is not None
+        assert row.status == "suspended"
+        assert here.paid() == []
+
+
+async def test_who_is_only_told_is_told_while_the_credential_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_socket, "ALIVE_S", 0.02)
+    async with desk(tmp_path) as here:
+        await here.held("c", "pay 200 jiro")
+        mine, text = await token(here)
+        bearer = {"authorization": f"Bearer {text}"}
+        async with linked(here, query="", additional_headers=bearer) as socket:
+            await socket.send("resume", "r1", id="c", body={"follow": True})
+            await until(lambda: here.state.state.streams.open == 1)
+            await revoke(here, mine)
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.read("r1")
+
+        assert socket._link.close_code == 1008
+        assert here.state.state.streams.open == 0
+
+
+async def test_a_server_has_so_many_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_socket, "CONNECTIONS_MAX", 1)
+    async with desk(tmp_path) as here:
+        async with linked(here):
+            async with linked(here) as second:
+                with pytest.raises(websockets.ConnectionClosed):
+                    await second.read("r1")
+            assert second._link.close_code == 1013
+        await until(lambda: here.state.state.sockets == 0)
+        async with linked(here) as third:
+            await third.send("send", "r1", **said("c", "hello"))
+            assert (await third.read("r1"))[-1]["type"] == "finish"
+
+
+async def test_answers_are_counted_with_all_other_streams(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        here.state.state.streams = streams = Streams(1)
+        page = await here.held("c", "pay 200 jiro")
+        async with linked(here) as socket:
+            await socket.send("resume", "r1", id="c", body={"follow": True})
+            await until(lambda: streams.open == 1)
+            await socket.send("send", "r2", **answered("c", page, True))
+            await socket.read("r2")
+            assert socket.frames["r2"][-1]["type"] == "error"
+            await socket.send("abort", "r1")
+            await until(lambda: streams.open == 0)
+
+        assert await here.page("c") == page
+        assert here.paid() == []
+
+
+async def test_an_error_does_not_say_where_the_store_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as here, linked(here) as socket:
+
+        async def thread(*_: Any) -> Any:
+            raise StoreError("'postgresql://sayso@10.0.0.5/pay' cannot be reached")
+
+        monkeypatch.setattr(here.app.store, "thread", thread)
+        await socket.send("resume", "r1", id="c")
+        await socket.read("r1")
+
+        (error,) = socket.frames["r1"]
+        assert error["type"] == "error"
+        assert "10.0.0.5" not in error["errorText"]
 
 
 async def _held(here: Desk) -> bool:

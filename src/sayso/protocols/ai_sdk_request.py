@@ -35,8 +35,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     value: Any = None
     args: Json | None = None
     """Yes to these arguments instead."""
-    digest: str | None = None
-    """Of what it was shown, as it was told."""
     shown: Json | None = None
     """The arguments on its screen."""
 
@@ -51,6 +49,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     """It wants the last answer once more."""
     answers: tuple[Answer, ...] = ()
+    digests: dict[str, str] = {}
+    """Of all that it was shown there, by hold."""
     message: str = ""
     """The message that it goes on with."""
     seen: frozenset[str] = frozenset()
@@ -73,8 +73,7 @@ def read_request(body: object) -> ChatRequest:
         chat=chat, again=again, agent=None if found.get("agent") is None else _agent(found)
     )
     if told:
-        about = _about(messages, found)
-        return _with(request, about, [_checked(one, about) for one in told])
+        return _with(request, _about(messages, found), told)
     if again:
         return request
     if text:
@@ -97,6 +96,7 @@ def _with(request: ChatRequest, about: Json, answers: list[Answer]) -> ChatReque
     return msgspec.structs.replace(
         request,
         answers=tuple(answers),
+        digests=_digests(about),
         message=_id(about.get("id"), "message id"),
         seen=frozenset(_id(part.get("toolCallId"), "toolCallId") for part in _calls(about)),
     )
@@ -129,7 +129,6 @@ def _about(messages: list[Json], body: Json) -> Json:
 
 def _responses(message: Json, edits: Json) -> Iterator[Answer]:
     """Read the answers that a message's parts have."""
-    digests = _digests(message)
     for part in _calls(message):
         if part.get("state") != "approval-responded":
             continue
@@ -143,7 +142,6 @@ def _responses(message: Json, edits: Json) -> Iterator[Answer]:
             approved=approved,
             reason=_reason(approval.get("reason")),
             args=_object(edit, "modified arguments") if edit is not None and approved else None,
-            digest=digests.get(hold),
             shown=_shown(part),
         )
 
@@ -154,10 +152,6 @@ def _explicit(body: Json) -> Iterator[Answer]:
         yield Answer(hold=_id(hold, "a hold's id"), value=value)
     for hold, reason in _named(body, "rejections").items():
         yield Answer(hold=_id(hold, "a hold's id"), approved=False, reason=_reason(reason))
-
-
-def _checked(answer: Answer, about: Json) -> Answer:
-    return msgspec.structs.replace(answer, digest=_digests(about).get(answer.hold))
 
 
 def _digests(message: Json) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.app import Sayso
 from sayso.engine.keys import KEY_MAX
-from sayso.errors import BadValue
+from sayso.errors import BadValue, SaysoError
 from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_request import ID_MAX, read_request
 from sayso.protocols.ai_sdk_suspension import Chunk
@@ -30,7 +30,7 @@ from sayso.server.chat_stream import WAIT_S, Manner, tell
 from sayso.server.chat_talk import RUNS_MAX, Chat, open_chat
 from sayso.server.json import StrictRequest, StrictRoute
 from sayso.server.problem import documented
-from sayso.server.sse import HEADERS, alive, event
+from sayso.server.sse import ALIVE_S, HEADERS, alive, event
 
 log = logging.getLogger("sayso")
 
@@ -38,6 +38,7 @@ BODY_MAX = 8_000_000
 """The largest body: clients send all that they have of a chat, every time."""
 WAIT_MAX_S = 300.0
 DONE = event("[DONE]")
+ENDED = "The credential has ended. Sign in, and load the chat again."
 FAULT = "A fault of ours; the log of the server has it."
 Mode = Literal["detached", "continuous", "answer"]
 _MODES = ("detached", "continuous", "answer")
@@ -121,11 +122,14 @@ async def post_chat(
     given = body.model_dump(exclude_unset=True)
     options = {**given, **_headers(request), **query.model_dump(exclude_none=True)}
     manner, mode, supersede = read_manner(options), read_mode(options), read_supersede(options)
+    if mode != "answer":
+        # Whoever is not told what came of it would do it again.
+        request.app.state.streams.check()
     chat = await open_chat(app, caller, body.id)
     target = await chat.take(read_request(given), supersede=supersede)
     if mode == "answer":
         return Response(_json(await taken(app, target)), media_type="application/json")
-    return _stream(request, tell(app, chat, target, manner, request.app.state.closing))
+    return _stream(request, caller, tell(app, chat, target, manner, request.app.state.closing))
 
 
 @router.get(
@@ -146,11 +150,12 @@ async def get_stream(
     """
     options = {**_headers(request), **query.model_dump(exclude_none=True)}
     manner = read_manner(options)
+    request.app.state.streams.check()
     chat = await open_chat(app, caller, chat_id)
     target = await resumed(chat, options)
     if target is None:
         return Response(status_code=204)
-    return _stream(request, tell(app, chat, target, manner, request.app.state.closing))
+    return _stream(request, caller, tell(app, chat, target, manner, request.app.state.closing))
 
 
 @router.get("/chat/{chat_id}/messages", responses=documented(404))
@@ -220,13 +225,32 @@ async def taken(app: Sayso, target: Target) -> dict[str, Any]:
     }
 
 
-def _stream(request: Request, chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
-    streams = request.app.state.streams
-    streams.check()
+def _stream(request: Request, caller: Caller, chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
     headers = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
-    # That the server ends is told in the stream itself: one that just ends looks complete.
-    frames = streams.counted(alive(_frames(chunks), asyncio.Event()))
+    frames = request.app.state.streams.counted(_while_good(request, caller, chunks))
     return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
+
+
+async def _while_good(
+    request: Request, caller: Caller, chunks: AsyncGenerator[Chunk]
+) -> AsyncGenerator[bytes]:
+    """Send chunks as long as the credential lasts that asked for them."""
+    good = True
+
+    async def recheck() -> bool:
+        nonlocal good
+        try:
+            good = await caller_of(request) == caller
+        except SaysoError:
+            good = False
+        return good
+
+    # That the server ends is told in the stream itself: one that just ends looks complete.
+    async for frame in alive(_frames(chunks), asyncio.Event(), every_s=ALIVE_S, recheck=recheck):
+        yield frame
+    if not good:
+        yield event(_json({"type": "error", "errorText": ENDED}))
+        yield DONE
 
 
 async def _frames(chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:

@@ -2,6 +2,8 @@
 
 Rule 1: everything that HTTP refuses is refused here, as an `error` frame of its request.
 Rule 2: what a connection began ends with it: its runs go on, nobody is told.
+Rule 3: a connection is good for as long as the credential is that it was opened with; that is asked
+with every frame, and every few seconds while it is only told.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import Generator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -22,8 +24,11 @@ from sayso.errors import BadValue, NotAllowed, SaysoError
 from sayso.protocols.ai_sdk_frame import Frame, chunk_frame, error_frame, mark, read_frame
 from sayso.server.caller import Caller
 from sayso.server.chat import BODY_MAX, FAULT, read_manner, read_mode, read_supersede, resumed
-from sayso.server.chat_stream import tell
+from sayso.server.chat_stream import explain, tell
 from sayso.server.chat_talk import open_chat
+from sayso.server.problem import Refusal
+from sayso.server.sse import ALIVE_S
+from sayso.server.stream import Streams
 
 log = logging.getLogger("sayso")
 
@@ -31,7 +36,9 @@ REQUESTS_MAX = 16
 """How many answers are under way on one connection."""
 STALL_S = 60.0
 """Whoever does not read for so long is let go."""
-_POLICY = 1008
+CONNECTIONS_MAX = 500
+"""How many connections one server has at a time."""
+_POLICY, _LATER = 1008, 1013
 
 socket_router = APIRouter()
 
@@ -39,41 +46,60 @@ socket_router = APIRouter()
 @socket_router.websocket("/v1/chat")
 async def chat_socket(socket: WebSocket) -> None:
     """Serve one connection."""
+    state = socket.app.state
     try:
-        caller = cast("Caller", await socket.app.state.door.identify(socket))
-        _check_origin(socket, caller)
+        await _identify(socket)
     except SaysoError:
         await socket.close(_POLICY)
         return
-    await socket.accept()
-    await _Connection(socket, caller).serve()
+    if getattr(state, "sockets", 0) >= CONNECTIONS_MAX:
+        await socket.accept()  # Before that, no code can be given.
+        await socket.close(_LATER)
+        return
+    state.sockets = getattr(state, "sockets", 0) + 1
+    try:
+        await socket.accept()
+        await _Connection(socket).serve()
+    finally:
+        state.sockets -= 1
 
 
 class _Connection:
     """One connection, and the answers under way on it."""
 
-    def __init__(self, socket: WebSocket, caller: Caller) -> None:
+    def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
-        self._caller = caller
         self._app = cast("Sayso", socket.app.state.sayso)
         self._closing = cast("asyncio.Event", socket.app.state.closing)
+        self._streams = cast("Streams", socket.app.state.streams)
         self._answers: dict[str, asyncio.Task[None]] = {}
         self._pen = asyncio.Lock()
 
     async def serve(self) -> None:
         """Take frames until the client is gone; then let go of what it was being told."""
+        text = asyncio.ensure_future(self._socket.receive_text())
+        ended = False
         try:
             while True:
-                await self._take(await self._socket.receive_text())
+                await asyncio.wait({text}, timeout=ALIVE_S)
+                caller = await _identify(self._socket)
+                if text.done():
+                    await self._take(text.result(), caller)
+                    text = asyncio.ensure_future(self._socket.receive_text())
+        except SaysoError:
+            ended = True
         except (WebSocketDisconnect, KeyError, OSError, TimeoutError):
             return  # It is gone, or has sent what is no text.
         finally:
-            answers = [*self._answers.values()]
-            for answer in answers:
-                answer.cancel()
-            await asyncio.gather(*answers, return_exceptions=True)
+            tasks: list[asyncio.Task[Any]] = [text, *self._answers.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if ended:
+                with suppress(WebSocketDisconnect, RuntimeError, OSError):
+                    await self._socket.close(_POLICY)
 
-    async def _take(self, text: str) -> None:
+    async def _take(self, text: str, caller: Caller) -> None:
         name = ""
         try:
             if len(text) > BODY_MAX:
@@ -87,9 +113,9 @@ class _Connection:
             if frame.request in self._answers or len(self._answers) >= REQUESTS_MAX:
                 raise BadValue("this request is under way, or too many others are")
         except SaysoError as error:
-            await self._send(error_frame(name, str(error)))
+            await self._send(error_frame(name, explain(error)))
             return
-        answer = asyncio.ensure_future(self._answer(frame))
+        answer = asyncio.ensure_future(self._answer(frame, caller))
         self._answers[frame.request] = answer
         answer.add_done_callback(lambda _: self._answers.pop(frame.request, None))
 
@@ -97,23 +123,26 @@ class _Connection:
         if (answer := self._answers.get(request)) is not None:
             answer.cancel()
 
-    async def _answer(self, frame: Frame) -> None:
+    async def _answer(self, frame: Frame, caller: Caller) -> None:
         try:
-            await self._tell(frame)
+            with _counted(self._streams):
+                await self._tell(frame, caller)
+        except Refusal as error:
+            await self._send(error_frame(frame.request, error.problem.detail))
         except SaysoError as error:
-            await self._send(error_frame(frame.request, str(error)))
+            await self._send(error_frame(frame.request, explain(error)))
         except (OSError, RuntimeError, WebSocketDisconnect, TimeoutError):
             return  # Nobody is there to be told; the connection's own loop ends it.
         except Exception:
             log.exception("an answer of a chat failed")
             await self._send(error_frame(frame.request, FAULT))
 
-    async def _tell(self, frame: Frame) -> None:
+    async def _tell(self, frame: Frame, caller: Caller) -> None:
         options: Mapping[str, Any] = {**frame.options, **self._socket.query_params}
         manner, mode = read_manner(options), read_mode(options)
-        chat = await open_chat(self._app, self._caller, frame.chat)
+        chat = await open_chat(self._app, caller, frame.chat)
         if frame.said is None:
-            self._caller.need("read")
+            caller.need("read")
             target = await resumed(chat, options)
             if target is None:
                 await self._send(mark("no-active", frame.request))
@@ -140,6 +169,23 @@ class _Connection:
             # Not `wait_for`: in 3.11 it can swallow that the answer was aborted.
             async with asyncio.timeout(STALL_S):
                 await self._socket.send_text(text)
+
+
+async def _identify(socket: WebSocket) -> Caller:
+    caller = cast("Caller", await socket.app.state.door.identify(socket))
+    _check_origin(socket, caller)
+    return caller
+
+
+@contextmanager
+def _counted(streams: Streams) -> Generator[None]:
+    """Count an answer among the streams that are open; nothing is done for one too many."""
+    streams.check()
+    streams.open += 1
+    try:
+        yield
+    finally:
+        streams.open -= 1
 
 
 def _name(given: object) -> str:

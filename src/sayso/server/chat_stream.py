@@ -10,6 +10,7 @@ Rule 3: it never just stops. An error says so, and so does a server that ends.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 import msgspec
@@ -22,6 +23,9 @@ from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target, Telling
 from sayso.server.chat_talk import FAMILY_MAX, Chat, read_family
+from sayso.server.problem import FAULT, describe
+
+log = logging.getLogger("sayso")
 
 WAIT_S = 20.0
 """How long a continuous stream waits for an answer, if its client does not say."""
@@ -65,9 +69,17 @@ async def tell(
         for chunk in telling.end():
             yield chunk
     except SaysoError as error:
-        yield {"type": "error", "errorText": str(error)}
+        yield {"type": "error", "errorText": explain(error)}
     finally:
         await source.close()
+
+
+def explain(error: SaysoError) -> str:
+    """Say of an error what a client may know; the log has the rest."""
+    problem = describe(error)
+    if problem.status >= FAULT:
+        log.error("a chat failed: %s: %s", type(error).__name__, error)
+    return problem.detail
 
 
 class _Source:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -30,6 +32,7 @@ from sayso.errors import (
     NotAllowed,
     NotWhatWasShown,
     Refused,
+    RunArchived,
     ThreadBusy,
     UnknownAgent,
     UnknownHold,
@@ -42,6 +45,7 @@ from sayso.protocols.ai_sdk_request import Answer, ChatRequest
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target
 from sayso.server.caller import Caller
+from sayso.server.problem import describe
 from sayso.store.base import RunRow
 from sayso.store.journal import read_journal, recorded, replay
 from sayso.store.views import HoldView
@@ -50,6 +54,9 @@ RUNS_MAX = 100
 """How many runs of a chat are shown at once, the last ones."""
 FAMILY_MAX = 200
 """How many runs are told as one: a run, and those below it."""
+NAMES_MAX = 8
+"""How many threads of one id are looked at for one that is not somebody else's."""
+_OWN = re.compile("chat_[0-9a-f]{64}")
 FINAL_BADLY = ("failed", "cancelled")
 
 
@@ -78,11 +85,12 @@ class Chat:
 
     async def take(self, request: ChatRequest, *, supersede: bool = True) -> Target:
         """Do what a request asks, and say what is to be told in answer."""
+        self._caller.need("read")  # Whatever it does, it is told what is in the chat.
         if request.answers:
             self._caller.need("decide")
             return await self._answer(request)
-        says = request.text is not None or request.again
-        self._caller.need("start" if says else "read")
+        if request.text is not None or request.again:
+            self._caller.need("start")
         if request.text is not None:
             return await self._say(request, request.text, supersede=supersede)
         row = self._last()
@@ -113,10 +121,15 @@ class Chat:
             status = shown.status if row is self.row else status
             live = message_id(row.id, shown.upcoming) if shown.status == "running" else ""
             runs.append([one for one in shown.messages if one.id != live])
-            previous = (await self._state(row)).previous
-            row = await self._app.store.load(previous) if previous else None
+            row = await self._before(row)
         messages = [one for run in reversed(runs) for one in run]
         return Page(messages=messages, status=status, before=None if row is None else row.id)
+
+    async def _before(self, row: RunRow) -> RunRow | None:
+        """Find the run before another one. What others have said in the thread is not theirs."""
+        previous = await self._load((await self._state(row)).previous)
+        mine = previous is not None and _is_mine(self.who, await self._state(previous))
+        return previous if mine else None
 
     async def _say(self, request: ChatRequest, text: str, *, supersede: bool) -> Target:
         row, agent = self.row, request.agent
@@ -127,9 +140,9 @@ class Chat:
         try:
             return await self._start(agent, text, key)
         except ThreadBusy:
-            row = await self._app.store.thread(self._caller.project, self._thread) or row
-        if row is None:
-            raise ThreadBusy
+            row, mine = await _find(self._app, self.who, self._caller.project, self._thread)
+            if row is None or not mine:
+                raise
         run = await self._app.say(row.id, text, by=self._caller.by, supersede=supersede)
         return Target(run_id=run.id)
 
@@ -144,6 +157,9 @@ class Chat:
         return await self._start(request.agent or row.agent, text, key)
 
     async def _start(self, agent: str, text: str, key: str | None) -> Target:
+        # Those with a dot in their names are our own parts: they do what they are told, unasked.
+        if agent not in self._app.agents:
+            raise UnknownAgent(f"there is no agent {agent!r}")
         run = await self._app.start(
             agent,
             text,
@@ -165,7 +181,7 @@ class Chat:
         refusals: list[Chunk] = []
         for batch in [*([one] for one in alone), *groups.values()]:
             try:
-                await self._decide(batch, holds)
+                await self._decide(batch, holds, request.digests)
                 taken |= {one.hold for one in batch}
             except Refused as error:
                 refusals += [_refusal(one.hold, error) for one in batch]
@@ -180,40 +196,45 @@ class Chat:
             refusals=tuple(refusals),
         )
 
-    async def _decide(self, batch: Sequence[Answer], holds: dict[str, HoldView]) -> None:
+    async def _decide(
+        self, batch: Sequence[Answer], holds: dict[str, HoldView], digests: dict[str, str]
+    ) -> None:
         for one in batch:
-            _check_shown(one, holds[one.hold])
+            _check_shown(one, holds[one.hold], digests)
         first, hold, by = batch[0], holds[batch[0].hold], self._caller.by
         if not hold.together:
             await self._app.decide(
-                hold.id, _verdict(first, hold), by=by, digest=first.digest, channel="chat"
+                hold.id, _verdict(first, hold), by=by, digest=digests[hold.id], channel="chat"
             )
             return
         noes = [one for one in batch if not one.approved]
         verdict = _verdict((noes or batch)[0], hold)
-        await self._app.resume(hold.request_id, verdict, by=by, channel="chat")
+        # One verdict is for all of them: then all of them were shown, as they are.
+        whole = await self._caller.window(self._app).request(hold.request_id)
+        for one in whole.holds:
+            if one.together and one.status == "open" and digests.get(one.id) != one.digest:
+                raise NotWhatWasShown(digest=whole.digest)
+        await self._app.resume(hold.request_id, verdict, by=by, digest=whole.digest, channel="chat")
 
     async def _hold(self, name: str) -> HoldView:
         """Find a hold of this chat; `UnknownHold` for every other one."""
         place = read_id("hold", name)
-        row = await self._app.store.load(place[0]) if place and is_run_id(place[0]) else None
+        row = await self._load(place[0]) if place else None
         if row is None or not await self._is_of_chat(row):
             raise UnknownHold(f"there is no hold {name!r}")
         return await self._app.hold(name)
 
     async def _run(self, run_id: str) -> RunRow:
-        row = await self._app.store.load(run_id) if is_run_id(run_id) else None
+        row = await self._load(run_id)
         if row is None or not await self._is_of_chat(row):
             raise UnknownRun(f"there is no run {run_id!r}")
         return row
 
     async def _is_of_chat(self, row: RunRow) -> bool:
-        if row.project != self._caller.project:
-            return False
         run = await self._state(row)
         if run.root and run.root != run.id:
             # What a run below another one asks is asked where the topmost of them is.
-            top = await self._app.store.load(run.root)
+            top = await self._load(run.root)
             return top is not None and await self._is_of_chat(top)
         return self._thread in (row.thread, row.id) and _is_mine(self.who, run)
 
@@ -233,6 +254,9 @@ class Chat:
             raise UnknownAgent(f"say which agent this is for, as 'agent': {known or 'none'}")
         return agents[0]
 
+    async def _load(self, run_id: str) -> RunRow | None:
+        return await _load(self._app, self._caller.project, run_id)
+
     async def _state(self, row: RunRow) -> Run:
         return await _read(self._app, row)
 
@@ -245,16 +269,40 @@ async def open_chat(app: Sayso, caller: Caller, chat: str) -> Chat:
     who = await app.people.authority(caller.project, caller.by)
     if not who.active:
         raise NotAllowed(f"{who.by} may not chat: they are no longer active")
-    row = await app.store.thread(caller.project, chat)
-    if row is None and is_run_id(chat):
-        # A thread may be named by the run that it began with.
-        row = await app.store.load(chat)
-        if row is not None and row.project != caller.project:
-            row = None
-    if row is None or _is_mine(who, await _read(app, row)):
-        return Chat(app, caller, who, chat, row)
-    mine = "chat_" + hashlib.sha256(json.dumps([chat, str(who.by)]).encode()).hexdigest()
-    return Chat(app, caller, who, mine, await app.store.thread(caller.project, mine))
+    # Names of our own making are nobody's to choose, and one that others have taken is not theirs.
+    thread = _own(chat, who) if _OWN.fullmatch(chat) else chat
+    for _ in range(NAMES_MAX):
+        row, free = await _find(app, who, caller.project, thread)
+        if free:
+            return Chat(app, caller, who, thread, row)
+        thread = _own(thread, who)
+    raise NotAllowed("this id is taken: begin a chat with another one")
+
+
+async def _find(
+    app: Sayso, who: Authority, project: str, thread: str
+) -> tuple[RunRow | None, bool]:
+    """Find the last run of a thread; the second says whether somebody may chat in it: it is their
+    own, or nobody's yet. Of one that was archived nobody could say whose it was.
+    """
+    try:
+        row = await app.store.thread(project, thread)
+        if row is None and is_run_id(thread):
+            # A thread may be named by the run that it began with.
+            row = await app.store.load(thread)
+    except RunArchived:
+        return None, False
+    if row is None or row.project != project:
+        return None, True
+    return row, _is_mine(who, await _read(app, row))
+
+
+async def _load(app: Sayso, project: str, run_id: str) -> RunRow | None:
+    """Find a run of a project, if it is there and was not archived."""
+    row = None
+    with suppress(RunArchived):
+        row = await app.store.load(run_id) if is_run_id(run_id) else None
+    return row if row is not None and row.project == project else None
 
 
 async def read_family(app: Sayso, run_id: str) -> list[Recorded]:
@@ -285,6 +333,11 @@ def _is_mine(who: Authority, run: Run) -> bool:
     return who.by == run.by or (run.by.kind == "person" and run.by.id in names)
 
 
+def _own(chat: str, who: Authority) -> str:
+    """Name the thread of whoever's chat has an id that others use."""
+    return _key(chat, str(who.by))
+
+
 def _key(*parts: str) -> str:
     return "chat_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -299,10 +352,17 @@ def _verdict(said: Answer, hold: HoldView) -> Verdict:
     return approve(said.args)
 
 
-def _check_shown(said: Answer, hold: HoldView) -> None:
-    """Refuse a yes to what is not on the client's screen: an old client may not have understood
-    that the arguments were edited, and numbers may not have survived the way there.
+def _check_shown(said: Answer, hold: HoldView, digests: dict[str, str]) -> None:
+    """Refuse whoever does not say what they were shown; and a yes to what is not on the client's
+    screen: an old client may not have understood that the arguments were edited, and numbers may
+    not have survived the way there.
     """
+    if hold.id not in digests:
+        raise NotWhatWasShown(
+            "an answer comes with the data-suspension part that shows what it is to",
+            digest=hold.digest,
+            version=hold.version,
+        )
     if not said.approved or hold.status != "open" or said.shown is None:
         return
     if said.shown != hold.args:
@@ -310,5 +370,5 @@ def _check_shown(said: Answer, hold: HoldView) -> None:
 
 
 def _refusal(hold: str, error: Refused) -> Chunk:
-    data = {"id": hold, "error": type(error).__name__, "detail": str(error)}
+    data = {"id": hold, "error": type(error).__name__, "detail": describe(error).detail}
     return {"type": "data-refusal", "id": hold, "data": data, "transient": True}
