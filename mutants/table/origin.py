@@ -108,6 +108,13 @@ MUTANTS = (
         test=_ENGINE + "test_a_run_that_goes_on_by_itself_is_named[sqlite]",
     ),
     Mutant(
+        name="a restore after a move is taken for the one before it",
+        file="engine/restore.py",
+        old="({origin.epoch + 1}, {origin.token})",
+        new="({origin.epoch + 1})",
+        test=_ENGINE + "test_a_store_that_was_restored_and_moved_is_restored_again",
+    ),
+    Mutant(
         name="a seal that the store has lost stops nobody",
         file="engine/seal_file.py",
         old="        await store.doubt_origin(why)\n",

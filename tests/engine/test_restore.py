@@ -21,8 +21,10 @@ from sayso.engine.restore import Restored, recover
 from sayso.errors import BadValue, StoreRestored
 from sayso.store.audit import verify
 from sayso.store.base import Store
+from sayso.store.move import move
 from sayso.store.query import RunQuery
 from sayso.store.sqlite import SqliteStore
+from sayso.store.sqlite_transfer import SqliteTransfer
 from sayso.testing import call, say
 from tests.postgres import Cluster
 from tests.store.child import forked
@@ -160,6 +162,44 @@ async def test_what_was_approved_and_has_run_since_is_not_run_again_without_a_pe
         await completed(app.run(run_id))
         assert len(site.world.effects()) == 2
         assert (await verify(app.store)).ok
+
+
+async def test_a_store_that_was_restored_and_moved_is_restored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from .conftest import KEYS
+
+    monkeypatch.setenv("SAYSO_KEYS", KEYS)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    site, there = (Place("sqlite", tmp_path / name) for name in ("here", "there"))
+    (run_id,) = await approved(site)
+    await put_back_after(site, run_id)
+    assert (await recovered(site)).quarantined == 1
+    source, target = SqliteTransfer.open(site.path), SqliteTransfer.open(there.path)
+    await move(source, target)
+    await source.close()
+    await target.close()
+    async with there.app(teller(there.world), work=False) as app:
+        (hold,) = (await app.run(run_id).view()).holds
+        await app.decide(hold, approve(), by="mira")
+    await put_back_after(there, run_id)
+    assert len(there.world.effects()) == 1
+
+    assert (await recovered(there)).quarantined == 1
+
+    async with there.app(teller(there.world)) as app:
+        await held(app.run(run_id))
+    assert len(there.world.effects()) == 1
+
+
+async def put_back_after(site: Place, run_id: str) -> None:
+    """Have a run come to its end, and put a store back to before it did."""
+    backup = Backup(site, site.path.parent)
+    async with site.app(teller(site.world)) as app:
+        await completed(app.run(run_id))
+    backup.put_back()
+    backup.file.unlink()
 
 
 async def test_what_was_under_way_is_in_doubt(site: Place, tmp_path: Path) -> None:

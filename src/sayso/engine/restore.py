@@ -67,8 +67,9 @@ async def recover(parts: Parts, *, by: Principal, progress: Progress | None = No
     origin = await parts.store.origin()
     # Before anything else is written, which could hide that the store was behind.
     await parts.store.doubt_origin(origin.fault or SAID_SO)
-    # However often it has to begin again, it is the same epoch that it is about to begin.
-    source = f"a backup of this store ({origin.epoch + 1})"
+    # However often it has to begin again, it is the same until it has come to its end. The epoch
+    # alone could be one that these journals were under before the store was moved.
+    source = f"a backup of this store ({origin.epoch + 1}, {origin.token})"
     event = e.RunAdopted(by=by, at=parts.store.now(), source=source)
     # In this order none is seen twice: a quarantine suspends, and wakes nobody.
     for status in (Status.SUSPENDED, Status.RUNNING):

@@ -76,7 +76,7 @@ _IDLE = """
 select id, boot from workers w
 where not exists (select 1 from runs where status = 'running' and owner = w.id)
 """
-_ORIGIN = "select origin_fault(), epoch from store"
+_ORIGIN = "select origin_fault(), epoch, id::text from store"
 _FORGET = """
 delete from workers w where id = any(%s::text[])
     and not exists (select 1 from runs where status = 'running' and owner = w.id)
@@ -315,8 +315,8 @@ class PostgresStore:
         ]
 
     async def origin(self) -> Origin:
-        ((fault, epoch),) = await self._read(_ORIGIN)
-        return Origin(fault=fault or self._ear.fault, epoch=epoch)
+        ((fault, epoch, token),) = await self._read(_ORIGIN)
+        return Origin(fault=fault or self._ear.fault, epoch=epoch, token=token)
 
     async def accept_origin(self) -> int:
         ((epoch,),) = await self._submit("select origin_accept()")

@@ -40,7 +40,8 @@ class SqliteOrigin:
 
     def read(self) -> Origin:
         """Give what is known."""
-        return Origin(fault=self.fault, epoch=_row(self._conn).epoch)
+        row = _row(self._conn)
+        return Origin(fault=self.fault, epoch=row.epoch, token=row.token)
 
     def note(self, position: int) -> None:
         """Note how far the file has come."""
