@@ -115,6 +115,30 @@ MUTANTS = (
         test=_ENGINE + "test_a_store_that_was_restored_and_moved_is_restored_again",
     ),
     Mutant(
+        name="a body that silence let go on does so again after a restore",
+        file="engine/restore.py",
+        old=" or (one.resumes and one.deadline)\n",
+        new="\n",
+        test=_ENGINE
+        + "test_no_body_that_silence_let_go_on_does_so_again_without_a_person[sqlite-reject]",
+    ),
+    Mutant(
+        name="a deadline that was cleared is still shown",
+        file="store/rows.py",
+        old="        return event.undated\n",
+        new="        return ()\n",
+        test=_ENGINE
+        + "test_no_body_that_silence_let_go_on_does_so_again_without_a_person[sqlite-reject]",
+    ),
+    Mutant(
+        name="any hold loses its deadline by an adoption",
+        file="domain/apply_holds.py",
+        old="if hold is None or hold.deadline is None or not hold.resumes:",
+        new="if hold is None:",
+        test="domain/test_adopting.py::"
+        "test_only_a_hold_by_which_silence_lets_a_body_go_on_loses_its_deadline[1]",
+    ),
+    Mutant(
         name="a seal that the store has lost stops nobody",
         file="engine/seal_file.py",
         old="        await store.doubt_origin(why)\n",

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sayso import Agent, Context, Sayso, approve, tool
+from sayso import Agent, Context, Sayso, answer, approve, question, tool
 from sayso.domain.value import Principal
 from sayso.engine.restore import Restored, recover
 from sayso.errors import BadValue, StoreRestored
@@ -268,6 +268,48 @@ async def test_a_call_that_needs_nobody_is_asked_about_if_it_acts_once(
         (asked,) = [hold for hold in holds if hold.tool == "pay"]
         assert "restored" in asked.why
         assert len(world.effects()) == 1
+
+
+@pytest.mark.parametrize("silence", ["answer", "reject"])
+async def test_no_body_that_silence_let_go_on_does_so_again_without_a_person(
+    site: Place, tmp_path: Path, silence: str
+) -> None:
+    world = site.world
+
+    @tool(durable=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        """Pay."""
+        if silence == "answer":
+            await ctx.ask(question("From?", default="main"), within="1h", on_silence="answer")
+        else:
+            await ctx.approval("Any objection?", within="1h")
+        await ctx.step("pay", lambda: world.act(ctx, {"amount": amount}))
+        return "paid"
+
+    async with site.app(agent(SCRIPT, pay), bounds=QUICK) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        await suspended(run)
+        backup = Backup(site, tmp_path)
+        site.clock.advance("2h")
+        await completed(run)
+    assert len(world.effects()) == 1
+
+    backup.put_back()
+    assert (await recovered(site)).quarantined == 1
+
+    async with site.app(agent(SCRIPT, pay), bounds=QUICK) as app:
+        later = await app.start("teller", "Pay Ann", by="mira")
+        await suspended(later)
+        site.clock.advance("2h")
+        await completed(later)
+        assert len(world.effects()) == 2
+        hold = await held(app.run(run.id))
+        assert hold.deadline is None
+        verdict = answer("main") if silence == "answer" else approve()
+        await app.decide(hold, verdict, by="mira")
+        await completed(app.run(run.id))
+        assert len(world.effects()) == 3
+        assert (await verify(app.store)).ok
 
 
 async def test_a_run_that_only_waits_is_left_alone(site: Place, tmp_path: Path) -> None:

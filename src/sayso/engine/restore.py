@@ -113,8 +113,11 @@ def _could_go_on(run: Run) -> bool:
     """Tell whether a run could have gone on, after its backup, by what had been said before it."""
     if status_of(run) is Status.RUNNING or run.calls(*_COULD_GO_ON):
         return True
-    holds = run.holds
-    return any(one.decision or one.votes or one.on_silence == "approve" for one in holds)
+    return any(
+        # By a no of silence, and by its answer, a body goes on as well.
+        one.decision or one.votes or one.on_silence == "approve" or (one.resumes and one.deadline)
+        for one in run.holds
+    )
 
 
 def _quarantine(
