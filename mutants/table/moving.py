@@ -165,6 +165,21 @@ MUTANTS = (
         test=_MOVE + "test_a_move_that_could_not_begin_leaves_the_target_as_it_was",
     ),
     Mutant(
+        name="a backup from before a move passes for the store that was moved",
+        file="store/sqlite_transfer.py",
+        old="is not the file that was moved.\n            renew(self._conn, self._path)\n",
+        new="is not the file that was moved.\n",
+        test=_MOVE + "test_a_backup_from_before_the_move_is_not_the_store_that_was_moved",
+    ),
+    Mutant(
+        name="a copy of a target that nobody has opened passes for it",
+        file="store/sqlite_transfer.py",
+        old="            self._all(_BURY)\n            # At once, and not when it is first opened: a "
+        "copy could be that before.\n            renew(self._conn, self._path)\n",
+        new="            self._all(_BURY)\n",
+        test=_MOVE + "test_a_copy_of_a_target_that_nobody_has_opened_is_found",
+    ),
+    Mutant(
         name="two fill one store at once",
         file="store/postgres_transfer.py",
         old="            if await self.last(table) != after:",

@@ -17,6 +17,7 @@ from sayso.errors import (
     NotOurStore,
     StoreDamaged,
     StoreMoved,
+    StoreRestored,
     StoreUnfinished,
 )
 from sayso.store.audit import verify
@@ -658,6 +659,41 @@ async def test_a_move_that_could_not_begin_leaves_the_target_as_it_was(upward):
         assert await there.mark() is None
     async with target.opened():
         pass
+
+
+def put_back(backup: Path, path: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(backup.read_bytes())
+
+
+async def test_a_backup_from_before_the_move_is_not_the_store_that_was_moved(place, full, tmp_path):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+    conn = apsw.Connection(str(source.path))
+    conn.execute("vacuum into ?", (str(tmp_path / "backup"),))
+    conn.close()
+    await carry(source, target)
+
+    put_back(tmp_path / "backup", source.path)
+
+    async with source.opened() as store:
+        assert not store.moved_to
+        await refused(StoreRestored, store.append(write("run_new")))
+
+
+async def test_a_copy_of_a_target_that_nobody_has_opened_is_found(place, full):
+    source, target, copy = place("sqlite"), place("sqlite"), place("sqlite")
+    await fill(source, full)
+    await carry(source, target)
+
+    copy.path.write_bytes(target.path.read_bytes())
+
+    async with copy.opened() as store:
+        await refused(StoreRestored, store.append(write("run_new")))
+    async with target.opened() as store:
+        assert (await store.origin()).epoch == 1
+        await store.append(write("run_new"))
 
 
 async def test_a_move_that_was_not_finished_is_undone(upward):
