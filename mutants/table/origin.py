@@ -65,6 +65,17 @@ MUTANTS = (
         test=_STORE + "TestInPostgres::test_a_dump_is_found_wherever_it_is_restored",
     ),
     Mutant(
+        name="a database is looked at before its turn",
+        file="store/sql/postgres/0001.sql",
+        old="begin\n    perform pg_advisory_xact_lock(\n        1398110579, (select oid::integer from "
+        "pg_namespace where nspname = current_schema()));\n    -- Only now: whoever was waited for "
+        "may have said it meanwhile.\n    perform check_origin();\n",
+        new="begin\n    perform check_origin();\n    perform pg_advisory_xact_lock(\n        "
+        "1398110579, (select oid::integer from pg_namespace where nspname = current_schema()));\n",
+        test=_STORE
+        + "TestInPostgres::test_one_that_is_doubted_while_others_wait_is_not_written_to",
+    ),
+    Mutant(
         name="the imprint of a database leaves the schema out",
         file="store/sql/postgres/0001.sql",
         old=",\n        (select oid from pg_namespace where nspname = current_schema()))",
