@@ -67,11 +67,8 @@ MUTANTS = (
     Mutant(
         name="a database is looked at before its turn",
         file="store/sql/postgres/0001.sql",
-        old="begin\n    perform pg_advisory_xact_lock(\n        1398110579, (select oid::integer from "
-        "pg_namespace where nspname = current_schema()));\n    -- Only now: whoever was waited for "
-        "may have said it meanwhile.\n    perform check_origin();\n",
-        new="begin\n    perform check_origin();\n    perform pg_advisory_xact_lock(\n        "
-        "1398110579, (select oid::integer from pg_namespace where nspname = current_schema()));\n",
+        old="may have said it meanwhile.\n    perform check_origin();\n",
+        new="may have said it meanwhile.\n",
         test=_STORE
         + "TestInPostgres::test_one_that_is_doubted_while_others_wait_is_not_written_to",
     ),
@@ -148,6 +145,20 @@ MUTANTS = (
         new="if hold is None:",
         test="domain/test_adopting.py::"
         "test_only_a_hold_by_which_silence_lets_a_body_go_on_loses_its_deadline[1]",
+    ),
+    Mutant(
+        name="whoever cannot let a store work begins to",
+        file="store/sql/postgres/0003_rest.sql",
+        old="if not has_column_privilege('store', 'imprint', 'update') then",
+        new="if false then",
+        test="store/test_postgres_role.py::test_only_the_keeper_lets_a_restored_store_work",
+    ),
+    Mutant(
+        name="a store that was moved is let work again",
+        file="engine/restore.py",
+        old="    check_work(parts.store.name, parts.store.moved_to)\n",
+        new="",
+        test=_ENGINE + "test_a_store_that_was_moved_is_not_let_work[sqlite]",
     ),
     Mutant(
         name="a seal that the store has lost stops nobody",

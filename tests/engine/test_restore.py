@@ -18,7 +18,7 @@ import pytest
 from sayso import Agent, Context, Sayso, answer, approve, question, tool
 from sayso.domain.value import Principal
 from sayso.engine.restore import Restored, recover
-from sayso.errors import BadValue, StoreRestored
+from sayso.errors import BadValue, StoreMoved, StoreRestored
 from sayso.store.audit import verify
 from sayso.store.base import Store
 from sayso.store.move import move
@@ -191,6 +191,22 @@ async def test_a_store_that_was_restored_and_moved_is_restored_again(
     async with there.app(teller(there.world)) as app:
         await held(app.run(run_id))
     assert len(there.world.effects()) == 1
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+async def test_a_store_that_was_moved_is_not_let_work(site: Place, tmp_path: Path) -> None:
+    (run_id,) = await approved(site)
+    source, target = SqliteTransfer.open(site.path), SqliteTransfer.open(tmp_path / "there.db")
+    await move(source, target)
+
+    with pytest.raises(StoreMoved, match="was moved to"):
+        await recovered(site)
+
+    assert await source.fault() == ""
+    await source.close()
+    await target.close()
+    async with site.app(work=False) as app:
+        assert "run.adopted" not in await types(app, run_id)
 
 
 async def put_back_after(site: Place, run_id: str) -> None:

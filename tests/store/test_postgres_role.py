@@ -85,6 +85,20 @@ async def test_the_app_does_everything_but_erase_and_the_keeper_does_that(store)
     assert (report.ok, report.redacted) == (True, 1)
 
 
+async def test_only_the_keeper_lets_a_restored_store_work(store):
+    await store.make()
+
+    error = await refused(NotKeeper, PostgresStore.open(store.url(store.app), recovers=True))
+
+    assert f"only {store.keeper} may let a store that was restored work again in" in str(error)
+    keeper = await PostgresStore.open(store.url(store.keeper), recovers=True)
+    assert (await keeper.origin()).fault == ""
+    assert await keeper.accept_origin() == 2
+    await keeper.close()
+    owner = await PostgresStore.open(store.url(store.owner), recovers=True)
+    await owner.close()
+
+
 @pytest.mark.parametrize("table", ["journal", "seals", "door"])
 async def test_what_is_only_added_to_cannot_be_changed_by_the_app(store, table):
     await store.make()

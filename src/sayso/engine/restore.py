@@ -29,6 +29,7 @@ from sayso.errors import StaleRun
 from sayso.store.base import PAGE_MAX, Entry, RunRow
 from sayso.store.journal import decode, read_journal
 from sayso.store.query import RunQuery
+from sayso.store.transfer import check_work
 
 SAID_SO = "somebody has said that it was restored"
 NAMED_MAX = 100
@@ -62,7 +63,10 @@ Progress = Callable[[Restored], None]
 async def recover(parts: Parts, *, by: Principal, progress: Progress | None = None) -> Restored:
     """Put every run that could have gone on since the backup under quarantine, then take the store
     for the one to work on. Being interrupted, and run again, is fine; so is running twice at once.
+    `StoreMoved` if it was moved elsewhere.
     """
+    # What goes on elsewhere does not begin to go on here as well.
+    check_work(parts.store.name, parts.store.moved_to)
     found = Restored()
     origin = await parts.store.origin()
     # Before anything else is written, which could hide that the store was behind.

@@ -159,7 +159,7 @@ class PostgresStore:
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
         `StoreUnfinished`, `StoreReadOnly` or another `StoreError` if what is there cannot be used,
         or would not be safe to use. One that was restored or copied only takes writes of whoever
-        `recovers` it. All parameters from `clock` on are there for tests: a clock, no ear, another
+        `recovers` it, `NotKeeper` if this role may not. All parameters from `clock` on are there for tests: a clock, no ear, another
         lease, an impatient writer, another place for the proofs of death, and other migrations.
         """
         steps = released() if steps is None else steps
@@ -176,6 +176,8 @@ class PostgresStore:
             ready = migrate if make else check
             store_id = await ready(conn, link.name, address.schema, steps)
             moved_to = check_mark(read_mark(await (await conn.execute(MARK)).fetchall()), link.name)
+            if recovers:
+                await conn.execute("select check_recoverer()")
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:
