@@ -333,6 +333,14 @@ MUTANTS = (
         test=_ARCHIVE + "test_finished_runs_leave_and_both_still_verify[sqlite]",
     ),
     Mutant(
+        name="whoever may have nothing leave writes an archive",
+        file="engine/archive.py",
+        old="        await parts.store.archives.check_keeper()\n",
+        new="        pass\n",
+        test="store/test_postgres_role.py::"
+        "test_only_the_keeper_archives_and_whoever_may_not_leaves_no_file",
+    ),
+    Mutant(
         name="an archive is not read back",
         file="store/archive_file.py",
         old="        chain.verify(run.row.id, journal, seq=run.row.seq, head=run.row.hash)\n",

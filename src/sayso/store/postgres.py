@@ -159,8 +159,9 @@ class PostgresStore:
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
         `StoreUnfinished`, `StoreReadOnly` or another `StoreError` if what is there cannot be used,
         or would not be safe to use. One that was restored or copied only takes writes of whoever
-        `recovers` it, `NotKeeper` if this role may not. All parameters from `clock` on are there for tests: a clock, no ear, another
-        lease, an impatient writer, another place for the proofs of death, and other migrations.
+        `recovers` it; `NotKeeper` if this role may not. All parameters from `clock` on are there
+        for tests: a clock, no ear, another lease, an impatient writer, another place for the proofs
+        of death, and other migrations.
         """
         steps = released() if steps is None else steps
         address = read_address(url, schema)

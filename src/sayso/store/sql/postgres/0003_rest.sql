@@ -200,6 +200,7 @@ declare
     ks bigint[];
 begin
     perform take_turn();
+    perform check_keeper();
     select w.id into stale from unnest(ids, seqs, hashes) as w (id, seq, hash)
     where not exists (
         select 1 from runs r where r.id = w.id and r.seq = w.seq and r.hash = w.hash
