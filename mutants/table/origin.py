@@ -65,6 +65,14 @@ MUTANTS = (
         test=_STORE + "TestInPostgres::test_a_dump_is_found_wherever_it_is_restored",
     ),
     Mutant(
+        name="a database is looked at before its turn",
+        file="store/sql/postgres/0001.sql",
+        old="may have said it meanwhile.\n    perform check_origin();\n",
+        new="may have said it meanwhile.\n",
+        test=_STORE
+        + "TestInPostgres::test_one_that_is_doubted_while_others_wait_is_not_written_to",
+    ),
+    Mutant(
         name="the imprint of a database leaves the schema out",
         file="store/sql/postgres/0001.sql",
         old=",\n        (select oid from pg_namespace where nspname = current_schema()))",
@@ -106,6 +114,51 @@ MUTANTS = (
         old="isinstance(one, e.RunAdopted) and one.source == event.source for one in events",
         new="False for one in events",
         test=_ENGINE + "test_a_run_that_goes_on_by_itself_is_named[sqlite]",
+    ),
+    Mutant(
+        name="a restore after a move is taken for the one before it",
+        file="engine/restore.py",
+        old="({origin.epoch + 1}, {origin.token})",
+        new="({origin.epoch + 1})",
+        test=_ENGINE + "test_a_store_that_was_restored_and_moved_is_restored_again",
+    ),
+    Mutant(
+        name="a body that silence let go on does so again after a restore",
+        file="engine/restore.py",
+        old=" or (one.resumes and one.deadline)\n",
+        new="\n",
+        test=_ENGINE
+        + "test_no_body_that_silence_let_go_on_does_so_again_without_a_person[sqlite-reject]",
+    ),
+    Mutant(
+        name="a deadline that was cleared is still shown",
+        file="store/rows.py",
+        old="        return event.undated\n",
+        new="        return ()\n",
+        test=_ENGINE
+        + "test_no_body_that_silence_let_go_on_does_so_again_without_a_person[sqlite-reject]",
+    ),
+    Mutant(
+        name="any hold loses its deadline by an adoption",
+        file="domain/apply_holds.py",
+        old="if hold is None or hold.deadline is None or not hold.resumes:",
+        new="if hold is None:",
+        test="domain/test_adopting.py::"
+        "test_only_a_hold_by_which_silence_lets_a_body_go_on_loses_its_deadline[1]",
+    ),
+    Mutant(
+        name="whoever cannot let a store work begins to",
+        file="store/sql/postgres/0003_rest.sql",
+        old="if not has_column_privilege('store', 'imprint', 'update') then",
+        new="if false then",
+        test="store/test_postgres_role.py::test_only_the_keeper_lets_a_restored_store_work",
+    ),
+    Mutant(
+        name="a store that was moved is let work again",
+        file="engine/restore.py",
+        old="    check_work(parts.store.name, parts.store.moved_to)\n",
+        new="",
+        test=_ENGINE + "test_a_store_that_was_moved_is_not_let_work[sqlite]",
     ),
     Mutant(
         name="a seal that the store has lost stops nobody",

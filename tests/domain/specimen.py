@@ -379,6 +379,9 @@ VARIANTS: dict[str, e.AnyEvent] = {
     "run.adopted.1-silenced": e.RunAdopted(
         by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", silenced=(2, 3)
     ),
+    "run.adopted.1-undated": e.RunAdopted(
+        by=WHO, at=1_700_000_000_000, source="run_1 of acme, on Monday", undated=(1, 3)
+    ),
     "hold.opened.1-operands": msgspec.structs.replace(put(Approval(), "start"), operands=PINS),
     "hold.revised.1-operands": e.HoldRevised(
         hold=3,

@@ -92,7 +92,7 @@ class Told:
     def adopt(self, **more) -> list[e.Event]:
         """Adopt it, and give what follows from that."""
         events = adopting.adopt(self.run, Lore(self.events), ADOPTED, **more)
-        assert replace(events[0], silenced=()) == ADOPTED
+        assert replace(events[0], silenced=(), undated=()) == ADOPTED
         self.go(*events)
         return events[1:]
 
@@ -341,16 +341,29 @@ def test_silence_does_not_approve_what_was_asked_elsewhere():
     assert [call(told.run, f"1.{n}").state for n in (0, 2)] == [CallState.DONE] * 2
 
 
-def test_a_body_that_silence_would_have_told_yes_is_told_no():
+@pytest.mark.parametrize("silence", ["approve", "reject"])
+def test_no_body_goes_on_by_silence(silence: str):
     told = Told().ask_for("d").begin()
-    request = verbs.HoldRequest(ref="1.0", ruling=SILENT, then="continue", step=1, digest="a")
+    ruling = replace(SILENT, on_silence=silence)
+    request = verbs.HoldRequest(ref="1.0", ruling=ruling, then="continue", step=1, digest="a")
     told.go(*bodies.ask(told.run, "1.0", requests=[request], attempt=1, now=NOW))
 
     told.adopt()
 
-    told.go(*settling.sweep(told.run, now=LATER))
-    settled = one(told.events, e.HoldSettled)
-    assert settled.decision.verdict.silence == "reject"
+    assert told.events[-1].undated == (1,)
+    assert settling.sweep(told.run, now=LATER) == []
+    told.go(*settling.settle(told.run, 1, reject("no"), by=MIRA, now=LATER))
+    assert call(told.run).state is CallState.ANSWERED
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_only_a_hold_by_which_silence_lets_a_body_go_on_loses_its_deadline(n: int):
+    told = Told().ask_for("d", "e").begin().hold(SILENT, first=1)
+    request = verbs.HoldRequest(ref="1.0", ruling=ASK, then="continue", step=1, digest="a")
+    told.go(*bodies.ask(told.run, "1.0", requests=[request], attempt=1, now=NOW))
+
+    with pytest.raises(IllegalEvent, match="silence lets no body go on"):
+        told.go(replace(ADOPTED, undated=(n,)))
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -391,7 +404,7 @@ def test_what_was_decided_together_and_did_not_count_yet_is_dropped_together():
     [
         started(),
         asked("d"),
-        asking(QUESTION, ruling=Require(within_ms=5000)),
+        asking(QUESTION),
         asking(DELEGATION),
     ],
     ids=["a turn is due", "a call may start", "asks", "waits for a run"],

@@ -15,14 +15,16 @@ from typing import Any
 import apsw
 import pytest
 
-from sayso import Agent, Context, Sayso, approve, tool
+from sayso import Agent, Context, Sayso, answer, approve, question, tool
 from sayso.domain.value import Principal
 from sayso.engine.restore import Restored, recover
-from sayso.errors import BadValue, StoreRestored
+from sayso.errors import BadValue, StoreMoved, StoreRestored
 from sayso.store.audit import verify
 from sayso.store.base import Store
+from sayso.store.move import move
 from sayso.store.query import RunQuery
 from sayso.store.sqlite import SqliteStore
+from sayso.store.sqlite_transfer import SqliteTransfer
 from sayso.testing import call, say
 from tests.postgres import Cluster
 from tests.store.child import forked
@@ -162,6 +164,60 @@ async def test_what_was_approved_and_has_run_since_is_not_run_again_without_a_pe
         assert (await verify(app.store)).ok
 
 
+async def test_a_store_that_was_restored_and_moved_is_restored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from .conftest import KEYS
+
+    monkeypatch.setenv("SAYSO_KEYS", KEYS)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    site, there = (Place("sqlite", tmp_path / name) for name in ("here", "there"))
+    (run_id,) = await approved(site)
+    await put_back_after(site, run_id)
+    assert (await recovered(site)).quarantined == 1
+    source, target = SqliteTransfer.open(site.path), SqliteTransfer.open(there.path)
+    await move(source, target)
+    await source.close()
+    await target.close()
+    async with there.app(teller(there.world), work=False) as app:
+        (hold,) = (await app.run(run_id).view()).holds
+        await app.decide(hold, approve(), by="mira")
+    await put_back_after(there, run_id)
+    assert len(there.world.effects()) == 1
+
+    assert (await recovered(there)).quarantined == 1
+
+    async with there.app(teller(there.world)) as app:
+        await held(app.run(run_id))
+    assert len(there.world.effects()) == 1
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+async def test_a_store_that_was_moved_is_not_let_work(site: Place, tmp_path: Path) -> None:
+    (run_id,) = await approved(site)
+    source, target = SqliteTransfer.open(site.path), SqliteTransfer.open(tmp_path / "there.db")
+    await move(source, target)
+
+    with pytest.raises(StoreMoved, match="was moved to"):
+        await recovered(site)
+
+    assert await source.fault() == ""
+    await source.close()
+    await target.close()
+    async with site.app(work=False) as app:
+        assert "run.adopted" not in await types(app, run_id)
+
+
+async def put_back_after(site: Place, run_id: str) -> None:
+    """Have a run come to its end, and put a store back to before it did."""
+    backup = Backup(site, site.path.parent)
+    async with site.app(teller(site.world)) as app:
+        await completed(app.run(run_id))
+    backup.put_back()
+    backup.file.unlink()
+
+
 async def test_what_was_under_way_is_in_doubt(site: Place, tmp_path: Path) -> None:
     gate = asyncio.Event()
     async with site.app(teller(site.world, gate=gate)) as app:
@@ -228,6 +284,48 @@ async def test_a_call_that_needs_nobody_is_asked_about_if_it_acts_once(
         (asked,) = [hold for hold in holds if hold.tool == "pay"]
         assert "restored" in asked.why
         assert len(world.effects()) == 1
+
+
+@pytest.mark.parametrize("silence", ["answer", "reject"])
+async def test_no_body_that_silence_let_go_on_does_so_again_without_a_person(
+    site: Place, tmp_path: Path, silence: str
+) -> None:
+    world = site.world
+
+    @tool(durable=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        """Pay."""
+        if silence == "answer":
+            await ctx.ask(question("From?", default="main"), within="1h", on_silence="answer")
+        else:
+            await ctx.approval("Any objection?", within="1h")
+        await ctx.step("pay", lambda: world.act(ctx, {"amount": amount}))
+        return "paid"
+
+    async with site.app(agent(SCRIPT, pay), bounds=QUICK) as app:
+        run = await app.start("teller", "Pay Jiro", by="mira")
+        await suspended(run)
+        backup = Backup(site, tmp_path)
+        site.clock.advance("2h")
+        await completed(run)
+    assert len(world.effects()) == 1
+
+    backup.put_back()
+    assert (await recovered(site)).quarantined == 1
+
+    async with site.app(agent(SCRIPT, pay), bounds=QUICK) as app:
+        later = await app.start("teller", "Pay Ann", by="mira")
+        await suspended(later)
+        site.clock.advance("2h")
+        await completed(later)
+        assert len(world.effects()) == 2
+        hold = await held(app.run(run.id))
+        assert hold.deadline is None
+        verdict = answer("main") if silence == "answer" else approve()
+        await app.decide(hold, verdict, by="mira")
+        await completed(app.run(run.id))
+        assert len(world.effects()) == 3
+        assert (await verify(app.store)).ok
 
 
 async def test_a_run_that_only_waits_is_left_alone(site: Place, tmp_path: Path) -> None:

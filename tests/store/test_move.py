@@ -17,6 +17,7 @@ from sayso.errors import (
     NotOurStore,
     StoreDamaged,
     StoreMoved,
+    StoreRestored,
     StoreUnfinished,
 )
 from sayso.store.audit import verify
@@ -537,6 +538,162 @@ async def test_a_move_is_not_undone_once_somebody_worked_there(upward):
         await store.append(write("run_newer"))
     async with source.opened() as store:
         await refused(StoreMoved, store.append(write("run_new")))
+
+
+async def killed_while_undoing(source: Place, target: Place) -> None:
+    async def die() -> None:
+        async def before(name, *args):
+            if name == "rows":
+                os._exit(9)
+
+        async with source.transfer() as here, target.transfer() as there:
+            await undo(here, Watched(there, before))
+
+    assert await asyncio.to_thread(forked, die)
+
+
+async def test_an_undoing_that_was_killed_looks_again(place, full):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+    await carry(source, target)
+    async with target.opened() as store:
+        await store.append(write("run_new"))
+    await killed_while_undoing(source, target)
+    with pytest.raises(StoreUnfinished):
+        await target.store()
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(CannotMove, match="was worked on since"):
+            await undo(here, there)
+
+    async with source.opened() as store:
+        assert store.moved_to
+    async with target.opened() as store:
+        await store.append(write("run_newer"))
+
+
+async def test_an_undoing_that_was_killed_is_done_again(place, full):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+    await carry(source, target)
+    await killed_while_undoing(source, target)
+
+    async with source.transfer() as here, target.transfer() as there:
+        await undo(here, there)
+
+    async with source.opened() as store:
+        await store.append(write("run_new"))
+    with pytest.raises(StoreUnfinished, match="was undone"):
+        await target.store()
+
+
+async def test_whatever_stops_an_undoing_the_target_goes_on(upward):
+    source, target = upward
+    await carry(source, target)
+
+    async def before(name, *args):
+        if name == "leaves":
+            raise StoreDamaged("the cable was pulled")
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(StoreDamaged):
+            await undo(here, Watched(there, before))
+
+    async with target.opened() as store:
+        await store.append(write("run_new"))
+
+
+async def test_a_half_filled_target_is_never_passed_off_as_whole(upward):
+    source, target = upward
+
+    async def stop(name, *args):
+        if name == "go_on_after":
+            raise StoreDamaged("the cable was pulled")
+
+    async def cut(name, *args):
+        if name == "reopen":
+            raise StoreDamaged("the cable was pulled")
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(StoreDamaged):
+            await move(here, Watched(there, stop))
+        with pytest.raises(StoreDamaged):
+            await undo(Watched(here, cut), there)
+        with pytest.raises(StoreUnfinished):
+            await target.store()
+
+        await undo(here, there)
+
+    async with source.opened() as store:
+        await store.append(write("run_new"))
+    with pytest.raises(StoreUnfinished, match="was undone"):
+        await target.store()
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+async def test_a_move_is_not_undone_if_either_was_restored(upward, which):
+    source, target = upward
+    await carry(source, target)
+    fault = {"source": "update origin set fault = 'x'", "target": "update store set fault = 'x'"}
+    {"source": source, "target": target}[which].execute(fault[which])
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(CannotMove, match="was restored or copied: x; run `sayso restored`"):
+            await undo(here, there)
+
+        assert await there.mark() is None
+        assert await here.mark() is not None
+
+
+async def test_a_move_that_could_not_begin_leaves_the_target_as_it_was(upward):
+    source, target = upward
+
+    async def before(name, *args):
+        if name == "shut":
+            raise StoreDamaged("the cable was pulled")
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(StoreDamaged):
+            await move(Watched(here, before), there)
+
+        assert await there.mark() is None
+    async with target.opened():
+        pass
+
+
+def put_back(backup: Path, path: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(backup.read_bytes())
+
+
+async def test_a_backup_from_before_the_move_is_not_the_store_that_was_moved(place, full, tmp_path):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+    conn = apsw.Connection(str(source.path))
+    conn.execute("vacuum into ?", (str(tmp_path / "backup"),))
+    conn.close()
+    await carry(source, target)
+
+    put_back(tmp_path / "backup", source.path)
+
+    async with source.opened() as store:
+        assert not store.moved_to
+        await refused(StoreRestored, store.append(write("run_new")))
+
+
+async def test_a_copy_of_a_target_that_nobody_has_opened_is_found(place, full):
+    source, target, copy = place("sqlite"), place("sqlite"), place("sqlite")
+    await fill(source, full)
+    await carry(source, target)
+
+    copy.path.write_bytes(target.path.read_bytes())
+
+    async with copy.opened() as store:
+        await refused(StoreRestored, store.append(write("run_new")))
+    async with target.opened() as store:
+        assert (await store.origin()).epoch == 1
+        await store.append(write("run_new"))
 
 
 async def test_a_move_that_was_not_finished_is_undone(upward):

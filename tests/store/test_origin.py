@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 
 from sayso.errors import StoreRestored
@@ -322,6 +323,25 @@ class TestInPostgres:
 
             assert "last worked on elsewhere" in found
             assert await self.fault(url) == ""
+
+    async def test_one_that_is_doubted_while_others_wait_is_not_written_to(self, postgres):
+        url = postgres.database()
+        name = url.partition("?")[0].rpartition("/")[2]
+        await self.fill(url)
+        waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+        store = await PostgresStore.open(url)
+        with psycopg.connect(url) as other:
+            other.execute("set search_path = sayso; set sayso.knows = '99'; select take_turn()")
+            late = asyncio.create_task(store.shelf.put("p", "person", "ann", b"", rev=0))
+            async with asyncio.timeout(20):
+                while not await asyncio.to_thread(postgres.execute, waiting, name):
+                    await asyncio.sleep(0.02)
+            postgres.execute("update sayso.store set fault = 'a seal says so'", name)
+
+        error = await refused(StoreRestored, late)
+        await store.close()
+
+        assert "a seal says so; stop whoever" in str(error)
 
     async def test_a_restart_is_no_restore(self, postgres_home):
         with cluster(*postgres_home, f"again-{os.getpid()}") as server:

@@ -6,7 +6,9 @@ import psycopg
 import pytest
 
 from sayso import Agent, Sayso, approve, tool
+from sayso.domain.value import Principal
 from sayso.errors import BadSetup, NotKeeper, StoreOlder, StoreReadOnly
+from sayso.store.archive import NewArchive
 from sayso.store.audit import verify
 from sayso.store.postgres import PostgresStore
 from sayso.store.postgres_migrate import released
@@ -83,6 +85,40 @@ async def test_the_app_does_everything_but_erase_and_the_keeper_does_that(store)
         await keeper.redact("run_1", 2, by="mira")
         report = await verify(keeper.store)
     assert (report.ok, report.redacted) == (True, 1)
+
+
+async def test_only_the_keeper_archives_and_whoever_may_not_leaves_no_file(store, tmp_path):
+    await store.make()
+    async with Sayso(store.url(store.app), agents=[_teller()]) as app:
+        for run_id in ("run_1", "run_2"):
+            run = await app.start("teller", "Pay", by="mira", id=run_id)
+            (hold,) = (await run.wait(timeout=60)).holds
+            await app.decide(hold, approve(), by="mira")
+            await run.wait(final=True, timeout=60)
+        who = Principal(kind="service", id="cli")
+        before = tmp_path.stat().st_mtime_ns
+
+        error = await refused(NotKeeper, app.audit.archive("1ms", tmp_path, by=who))
+        new = NewArchive(file="x", sha256="0" * 64, runs=())
+        await refused(NotKeeper, app.store.archives.take(new))
+
+        assert store.keeper in str(error)
+        assert (list(tmp_path.iterdir()), tmp_path.stat().st_mtime_ns) == ([], before)
+        assert (await app.audit.archive("1ms", tmp_path, by=who, dry_run=True)).runs > 0
+
+
+async def test_only_the_keeper_lets_a_restored_store_work(store):
+    await store.make()
+
+    error = await refused(NotKeeper, PostgresStore.open(store.url(store.app), recovers=True))
+
+    assert f"only {store.keeper} may let a store that was restored work again in" in str(error)
+    keeper = await PostgresStore.open(store.url(store.keeper), recovers=True)
+    assert (await keeper.origin()).fault == ""
+    assert await keeper.accept_origin() == 2
+    await keeper.close()
+    owner = await PostgresStore.open(store.url(store.owner), recovers=True)
+    await owner.close()
 
 
 @pytest.mark.parametrize("table", ["journal", "seals", "door"])

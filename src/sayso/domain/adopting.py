@@ -4,7 +4,7 @@ Rule 1: whatever was allowed elsewhere and has not happened yet is asked again h
 have happened there since; whatever was under way there is in doubt. A body that has begun goes on
 only once a person has said so here.
 Rule 2: silence is not the new decision that this takes: it approves nothing that was asked
-elsewhere.
+elsewhere, and no body goes on by it, whatever it would say.
 
 A store that was restored from a backup is like another store: what was done since, nobody there
 knows of.
@@ -113,7 +113,8 @@ def adopt(
     """
     draft = Draft(run)
     silenced = tuple(hold.n for hold in run.holds if hold.on_silence == "approve")
-    draft.add(replace(adopted, silenced=silenced))
+    undated = tuple(hold.n for hold in run.holds if hold.resumes and hold.deadline is not None)
+    draft.add(replace(adopted, silenced=silenced, undated=undated))
     if run.final:
         return draft.events
     now = adopted.at

@@ -270,8 +270,8 @@ def late_result(run: Run, event: e.LateResult) -> Run:
 
 
 def run_adopted(run: Run, event: e.RunAdopted) -> Run:
-    """Let silence no longer approve what was asked elsewhere: it may have approved it there. What
-    became of a worker there cannot be seen from here.
+    """Let silence no longer approve what was asked elsewhere, nor any body go on by it: it may have
+    done so there. What became of a worker there cannot be seen from here.
     """
     for hold in run.holds:
         if hold.worker:
@@ -281,6 +281,11 @@ def run_adopted(run: Run, event: e.RunAdopted) -> Run:
         if hold is None or hold.on_silence != "approve":
             raise IllegalEvent(f"silence does not approve hold {n}")
         run = with_hold(run, replace(hold, on_silence="reject"))
+    for n in event.undated:
+        hold = run.hold(n)
+        if hold is None or hold.deadline is None or not hold.resumes:
+            raise IllegalEvent(f"silence lets no body go on by hold {n}")
+        run = with_hold(run, replace(hold, deadline=None))
     return run
 
 
@@ -424,7 +429,7 @@ def _check_verdict(run: Run, hold: Hold, decision: Decision) -> None:
 
 def _effective(run: Run, hold: Hold, decision: Decision, event: e.HoldSettled) -> Run:
     run = replace(run, holds=tuple(other for other in run.holds if other.n != hold.n))
-    if hold.then == "continue" or (hold.kind == "in_doubt" and hold.step):
+    if hold.resumes:
         if run.holds_of(hold.call):
             return run
         return with_call(run, move(run, hold.call, event, ANSWER_MOVES))

@@ -378,6 +378,10 @@ class RunAdopted(Event, frozen=True, kw_only=True, tag="run.adopted.1"):
     """When each of its entries before this one was committed there; here, all were at once."""
     silenced: tuple[int, ...] = ()
     """The open holds that silence would have approved; here it rejects them."""
+    undated: tuple[int, ...] = ()
+    """The open holds of bodies that silence would have let go on, by whatever it says; here they
+    have no deadline any more.
+    """
 
 
 class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):

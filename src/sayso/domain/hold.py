@@ -271,6 +271,11 @@ class Hold(Row, frozen=True, kw_only=True):
         """Where it stands. A settled hold is no longer part of the run's state."""
         return HoldStatus.OPEN if self.decision is None else HoldStatus.DECIDED
 
+    @property
+    def resumes(self) -> bool:
+        """Tell whether a body goes on once it is settled, whatever with."""
+        return self.then == "continue" or (self.kind == "in_doubt" and bool(self.step))
+
 
 def check_silent_answer(ask: Question, ruling: Require) -> None:
     """Refuse to let silence answer a question that has nothing to be answered with."""

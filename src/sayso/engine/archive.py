@@ -19,7 +19,7 @@ import msgspec
 
 from sayso.domain.lifecycle import FINAL
 from sayso.engine.parts import Parts
-from sayso.errors import BadSetup, RunArchived, SaysoError, StaleRun
+from sayso.errors import BadSetup, RunArchived, SaysoError, StaleRun, StoreReadOnly
 from sayso.store.archive import Archive, NewArchive, UsedKey
 from sayso.store.archive_file import FORMAT, VERSION, Head, WholeRun, leaving, write_archive
 from sayso.store.base import PAGE_MAX, RunRow
@@ -61,6 +61,8 @@ async def archive(
     """Have every run that was finished before this time leave for files in a directory."""
     if not await asyncio.to_thread(to.is_dir):
         raise BadSetup(f"{str(to)!r} is no directory: make it first")
+    if not dry_run:
+        await parts.store.archives.check_keeper()
     done = Archived()
     batch: list[RunRow] = []
     for unit in [one async for one in _units(parts, before, project, done)]:
@@ -187,7 +189,7 @@ async def _leave_once(parts: Parts, rows: list[RunRow], to: Path) -> Archive:
     )
     try:
         return await store.archives.take(new)
-    except StaleRun:
+    except (StaleRun, StoreReadOnly):
         # Nothing has left for it, and nothing ever names it.
         await asyncio.to_thread(path.unlink)
         raise

@@ -29,6 +29,7 @@ from sayso.errors import StaleRun
 from sayso.store.base import PAGE_MAX, Entry, RunRow
 from sayso.store.journal import decode, read_journal
 from sayso.store.query import RunQuery
+from sayso.store.transfer import check_work
 
 SAID_SO = "somebody has said that it was restored"
 NAMED_MAX = 100
@@ -62,13 +63,17 @@ Progress = Callable[[Restored], None]
 async def recover(parts: Parts, *, by: Principal, progress: Progress | None = None) -> Restored:
     """Put every run that could have gone on since the backup under quarantine, then take the store
     for the one to work on. Being interrupted, and run again, is fine; so is running twice at once.
+    `StoreMoved` if it was moved elsewhere.
     """
+    # What goes on elsewhere does not begin to go on here as well.
+    check_work(parts.store.name, parts.store.moved_to)
     found = Restored()
     origin = await parts.store.origin()
     # Before anything else is written, which could hide that the store was behind.
     await parts.store.doubt_origin(origin.fault or SAID_SO)
-    # However often it has to begin again, it is the same epoch that it is about to begin.
-    source = f"a backup of this store ({origin.epoch + 1})"
+    # However often it has to begin again, it is the same until it has come to its end. The epoch
+    # alone could be one that these journals were under before the store was moved.
+    source = f"a backup of this store ({origin.epoch + 1}, {origin.token})"
     event = e.RunAdopted(by=by, at=parts.store.now(), source=source)
     # In this order none is seen twice: a quarantine suspends, and wakes nobody.
     for status in (Status.SUSPENDED, Status.RUNNING):
@@ -112,8 +117,11 @@ def _could_go_on(run: Run) -> bool:
     """Tell whether a run could have gone on, after its backup, by what had been said before it."""
     if status_of(run) is Status.RUNNING or run.calls(*_COULD_GO_ON):
         return True
-    holds = run.holds
-    return any(one.decision or one.votes or one.on_silence == "approve" for one in holds)
+    return any(
+        # By a no of silence, and by its answer, a body goes on as well.
+        one.decision or one.votes or one.on_silence == "approve" or (one.resumes and one.deadline)
+        for one in run.holds
+    )
 
 
 def _quarantine(

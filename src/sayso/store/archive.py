@@ -72,6 +72,10 @@ class Archives(Protocol):
         """
         ...
 
+    async def check_keeper(self) -> None:
+        """Raise `NotKeeper` if whoever uses the store may not have runs leave it."""
+        ...
+
     async def list(self, *, after: int = 0, limit: int = 50) -> list[Archive]:
         """List archives, from the one after a number on."""
         ...

@@ -7,6 +7,7 @@ of the same tick, and only then visible to readers.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
@@ -72,7 +73,7 @@ class MemoryStore:
         aside = NoAside()
         self.mention, self.overhear = aside.mention, aside.overhear
         # What is kept for as long as the process lives is never restored.
-        self._origin = Origin(fault="", epoch=1)
+        self._origin = Origin(fault="", epoch=1, token=os.urandom(8).hex())
         self.shelf = MemoryShelf(self._check)
         self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
         self.seals = MemorySeals(self._check, self._leaves)
@@ -293,7 +294,8 @@ class MemoryStore:
     async def accept_origin(self) -> int:
         self._check()
         self._leases.clear()
-        self._origin = Origin(fault="", epoch=self._origin.epoch + 1)
+        epoch = self._origin.epoch + 1
+        self._origin = Origin(fault="", epoch=epoch, token=os.urandom(8).hex())
         return self._origin.epoch
 
     async def doubt_origin(self, why: str) -> None:

@@ -51,6 +51,9 @@ class MemoryArchives:
         del new
         raise BadSetup("a store in memory has no archives: use a file or a database")
 
+    async def check_keeper(self) -> None:
+        self._check()
+
     async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[Archive]:
         check_page(after, limit)
         self._check()

@@ -10,6 +10,7 @@ and every seal has to hold where it is now.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Container
@@ -17,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from sayso.errors import CannotMove
+from sayso.errors import CannotMove, SaysoError
 from sayso.store.compare import compare, pages
 from sayso.store.transfer import TABLES, Mark, Table, Transfer, over_at
 
@@ -57,11 +58,7 @@ async def move(
     `CannotMove` if somebody works on the store, if the other one has something of its own in it, or
     if they do not have the same in them afterwards.
     """
-    if fault := await source.fault():
-        # What may have happened since the backup would be asked by nobody over there.
-        raise CannotMove(
-            f"{source.name!r} was restored or copied: {fault}; run `sayso restored` on it first"
-        )
+    await _check_origin(source)
     await _begin(source, target, even_if_silent=even_if_silent)
     for table in TABLES:
         await _carry(source, target, table, progress)
@@ -80,20 +77,37 @@ async def undo(source: Transfer, target: Transfer, *, progress: Progress = lambd
         raise CannotMove(f"{source.name!r} was not moved")
     if there is not None and there.token != mark.token:
         raise CannotMove(f"{source.name!r} was moved to {mark.other!r}, not to {target.name!r}")
+    await _check_origin(source)
+    await _check_origin(target)
     undone = Mark(state="undone", other=source.name, token=mark.token, at=_now())
-    if there is None:
-        # Shut before it is looked at: what is the same then stays the same.
+    if there is not None and there.state == "filling":
+        # Nobody could open it yet. Its mark comes last: with that it would be taken for whole.
+        await source.reopen()
         await target.shut(undone)
-        try:
-            await compare(source, target, None, _tell(progress))
-        except CannotMove as error:
-            await target.reopen()
-            raise CannotMove(
-                f"{target.name!r} was worked on since: it is the one to go on with ({error})"
-            ) from None
-    elif there.state == "filling":
-        await target.shut(undone)
+        return
+    # Shut before it is looked at: what is the same then stays the same. One that is shut already
+    # was left by whoever was interrupted, and nobody knows whether they had looked.
+    await target.shut(undone)
+    try:
+        await compare(source, target, None, _tell(progress))
+    except BaseException as error:
+        await target.reopen()
+        if not isinstance(error, CannotMove):
+            raise
+        raise CannotMove(
+            f"{target.name!r} was worked on since: it is the one to go on with ({error})"
+        ) from None
     await source.reopen()
+
+
+async def _check_origin(store: Transfer) -> None:
+    """Refuse a store of which nobody knows what has happened since: over there nobody would ask,
+    and what was worked on can look as if it was not.
+    """
+    if fault := await store.fault():
+        raise CannotMove(
+            f"{store.name!r} was restored or copied: {fault}; run `sayso restored` on it first"
+        )
 
 
 async def _begin(source: Transfer, target: Transfer, *, even_if_silent: bool) -> None:
@@ -121,8 +135,11 @@ async def _begin(source: Transfer, target: Transfer, *, even_if_silent: bool) ->
     mark = Mark(state="moved", other=target.name, token=token, at=_now())
     try:
         await source.shut(mark, even_if_silent=even_if_silent)
-    except CannotMove:
-        await target.reopen()  # It is as empty as it was.
+    except BaseException:
+        # Unless it was shut, and only the answer was lost, the other one is as empty as it was.
+        with contextlib.suppress(SaysoError):
+            if await source.mark() is None:
+                await target.reopen()
         raise
 
 

@@ -38,6 +38,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not taken for the one that was last worked on; empty if it is."""
     epoch: int
     """How often it was begun: 1, and one more for every time that it was restored or copied."""
+    token: str
+    """Another one each time that it was begun. A store that was moved into begins at 1 itself, so
+    that its epoch is none that its journals have not seen.
+    """
 
 
 def restored(name: str, fault: str) -> StoreRestored:

@@ -77,7 +77,7 @@ _IDLE = """
 select id, boot from workers w
 where not exists (select 1 from runs where status = 'running' and owner = w.id)
 """
-_ORIGIN = "select origin_fault(), epoch from store"
+_ORIGIN = "select origin_fault(), epoch, id::text from store"
 _FORGET = """
 delete from workers w where id = any(%s::text[])
     and not exists (select 1 from runs where status = 'running' and owner = w.id)
@@ -160,8 +160,9 @@ class PostgresStore:
         `BadSetup` for an address that cannot be read. `NotOurStore`, `StoreNewer`, `StoreOlder`,
         `StoreUnfinished`, `StoreReadOnly` or another `StoreError` if what is there cannot be used,
         or would not be safe to use. One that was restored or copied only takes writes of whoever
-        `recovers` it. All parameters from `clock` on are there for tests: a clock, no ear, another
-        lease, an impatient writer, another place for the proofs of death, and other migrations.
+        `recovers` it; `NotKeeper` if this role may not. All parameters from `clock` on are there
+        for tests: a clock, no ear, another lease, an impatient writer, another place for the proofs
+        of death, and other migrations.
         """
         steps = released() if steps is None else steps
         address = read_address(url, schema)
@@ -177,6 +178,8 @@ class PostgresStore:
             ready = migrate if make else check
             store_id = await ready(conn, link.name, address.schema, steps)
             moved_to = check_mark(read_mark(await (await conn.execute(MARK)).fetchall()), link.name)
+            if recovers:
+                await conn.execute("select check_recoverer()")
         except psycopg.Error as error:
             raise unreachable(error, link.name, link.address.password) from None
         finally:
@@ -316,8 +319,8 @@ class PostgresStore:
         ]
 
     async def origin(self) -> Origin:
-        ((fault, epoch),) = await self._read(_ORIGIN)
-        return Origin(fault=fault or self._ear.fault, epoch=epoch)
+        ((fault, epoch, token),) = await self._read(_ORIGIN)
+        return Origin(fault=fault or self._ear.fault, epoch=epoch, token=token)
 
     async def accept_origin(self) -> int:
         ((epoch,),) = await self._submit("select origin_accept()")

@@ -58,6 +58,9 @@ class PostgresArchives:
             n=n, file=new.file, sha256=new.sha256, runs=len(ids), entries=sum(seqs), at=now
         )
 
+    async def check_keeper(self) -> None:
+        await self._read("select check_keeper()")
+
     async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[Archive]:
         limit, names = check_page(after, limit), Archive.__struct_fields__
         found = await self._read(_LIST, (after, limit))

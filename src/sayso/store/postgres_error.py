@@ -27,6 +27,8 @@ _NOT_TEXT = {"22P05", "22021"}
 _GONE = "08"
 _DAMAGED = {"XX001", "XX002", "42P01", "42883", "42703", "42704"}
 """Pages that cannot be read, or a part of the schema that is not there."""
+_OUR_OWN = "SY"
+"""What our own functions say. In which of them it was is nobody else's concern."""
 _SIGN_IN = {"28P01", "28000"}
 _OPENING: Mapping[str, str] = {
     "28P01": "it does not take the user and the password: put them right in the address",
@@ -52,6 +54,8 @@ def translate(error: BaseException, name: str, *, password: str = "") -> SaysoEr
 
 def from_state(state: str, text: str, name: str) -> SaysoError:
     """Say what an SQLSTATE means."""
+    if state.startswith(_OUR_OWN):
+        text = text.partition(" CONTEXT:")[0]
     if state in _BUSY:
         return StoreBusy(f"{name!r} was kept by others for too long ({text}); nothing was written")
     if state in _NOT_TEXT:
@@ -60,7 +64,7 @@ def from_state(state: str, text: str, name: str) -> SaysoError:
         return StoreDamaged(f"{name!r} is damaged, or not all there: {text}")
     match state:
         case "SY010":
-            return StoreMoved(text.partition(" CONTEXT:")[0])
+            return StoreMoved(text)
         case "53100":
             return StoreFull(f"the disk of {name!r} is full; nothing was written")
         case "SY009":

@@ -67,18 +67,25 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
     rows: dict[int, HoldRow] = {}
     for step in steps:
         before, event, after = step.before, step.event, step.after
-        if before is None or not isinstance(event, _TOUCHES):
+        if before is None:
             continue
-        hold = after.hold(event.hold) or before.hold(event.hold)
-        assert hold is not None, "an event touches a hold that was never there"
-        # What another run settles is nothing that people are shown.
-        if not hold.child:
-            row = _row(before, after, event.hold, event)
-            known = rows.get(event.hold)
-            # What people are shown of it is in no state: only what says it can tell it.
-            words = _words(after, row, event) or (known.words if known else None)
-            rows[event.hold] = replace(row, words=words)
+        for n in _touched(event):
+            hold = after.hold(n) or before.hold(n)
+            assert hold is not None, "an event touches a hold that was never there"
+            # What another run settles is nothing that people are shown.
+            if not hold.child:
+                row = _row(before, after, n, event)
+                known = rows.get(n)
+                # What people are shown of it is in no state: only what says it can tell it.
+                words = _words(after, row, event) or (known.words if known else None)
+                rows[n] = replace(row, words=words)
     return rows
+
+
+def _touched(event: e.Event) -> tuple[int, ...]:
+    if isinstance(event, e.RunAdopted):
+        return event.undated
+    return (event.hold,) if isinstance(event, _TOUCHES) else ()
 
 
 def erased_row(row: HoldRow) -> HoldRow:

@@ -147,6 +147,9 @@ class SqliteArchives:
     async def take(self, new: NewArchive) -> Archive:
         return await self._submit(lambda pen: pen.archive.take(new), erases=True)
 
+    async def check_keeper(self) -> None:
+        """Whoever can write the file may."""
+
     async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[Archive]:
         limit = check_page(after, limit)
         return self._read(lambda reader: reader.archive.list(after, limit))

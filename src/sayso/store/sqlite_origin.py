@@ -40,7 +40,8 @@ class SqliteOrigin:
 
     def read(self) -> Origin:
         """Give what is known."""
-        return Origin(fault=self.fault, epoch=_row(self._conn).epoch)
+        row = _row(self._conn)
+        return Origin(fault=self.fault, epoch=row.epoch, token=row.token)
 
     def note(self, position: int) -> None:
         """Note how far the file has come."""
@@ -78,11 +79,28 @@ class SqliteOrigin:
         self.note(position)
 
     def _take(self, epochs: int) -> None:
-        made = self.mark.make(_position(self._conn))
-        sync_dir(str(Path(self._path).parent))
-        place = "" if kind_of(self._path).startswith(_UNNUMBERED) else made.place
-        self._conn.execute(_TAKE, (made.token, place, epochs))
+        _take(self._conn, self._path, self.mark, epochs)
         self.fault = ""
+
+
+def _take(conn: apsw.Connection, path: str, mark: Mark, epochs: int) -> None:
+    made = mark.make(_position(conn))
+    sync_dir(str(Path(path).parent))
+    place = "" if kind_of(path).startswith(_UNNUMBERED) else made.place
+    conn.execute(_TAKE, (made.token, place, epochs))
+
+
+def renew(conn: apsw.Connection, path: str) -> None:
+    """Have no copy that was made before pass for the file any more; one with a fault keeps it.
+    Inside a transaction, and last: whoever is killed on the way leaves a mark that is not the
+    file's.
+    """
+    mark = Mark(path + ".mark")
+    try:
+        if not _fault(_row(conn), mark.read(), _position(conn), mark.path):
+            _take(conn, path, mark, 0)
+    finally:
+        mark.close()
 
 
 def read_fault(conn: apsw.Connection, path: str) -> str:

@@ -23,7 +23,7 @@ from sayso.store.seal import Leaf
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_error import translate
 from sayso.store.sqlite_file import close, create, open_writer, patiently, sync_dir
-from sayso.store.sqlite_origin import read_fault
+from sayso.store.sqlite_origin import read_fault, renew
 from sayso.store.sqlite_pen import pack_digest, unpack_digest
 from sayso.store.transfer import (
     HOLDS,
@@ -112,6 +112,8 @@ class SqliteTransfer:
                     f"create trigger if not exists shut_{name}_{op} before {op} on {name} "
                     f"begin select raise(abort, '{text}'); end"
                 )
+            # A backup that knows nothing of the move is not the file that was moved.
+            renew(self._conn, self._path)
 
     async def reopen(self) -> None:
         with self._transaction():
@@ -159,6 +161,8 @@ class SqliteTransfer:
             if rev > self._all(_LAST_REV)[0][0]:
                 self._all(_PUT_REV, (rev,))
             self._all(_BURY)
+            # At once, and not when it is first opened: a copy could be that before.
+            renew(self._conn, self._path)
 
     async def close(self) -> None:
         self._leases.close()

@@ -21,10 +21,13 @@ class OriginContract(StoreCase):
         async with self.opened() as store:
             await store.beat("w1")
             await store.append(write("run_1"))
+            before = await store.origin()
 
             epoch = await store.accept_origin()
             again = await self.open_store(self.clock)
 
+            assert (await store.origin()).token != before.token
+            assert (await store.origin()).token == (await again.origin()).token
             assert (epoch, (await store.origin()).epoch, (await again.origin()).epoch) == (2, 2, 2)
             assert await store.sight("w1") is None
             await again.append(write("run_1", after=1))
@@ -39,6 +42,7 @@ class OriginContract(StoreCase):
             again = await self.open_store(self.clock)
 
             assert (await again.origin()).fault == "a seal says so"
+            assert (await again.origin()).token == (await store.origin()).token
             assert await again.load("run_1") is not None
             (found,) = [one for one in await again.checkup() if one.name == "origin"]
             assert found.level == "warning"

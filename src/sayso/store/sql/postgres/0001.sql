@@ -398,9 +398,10 @@ $$;
 -- read is then all there is up to there.
 create function take_turn() returns void language plpgsql as $$
 begin
-    perform check_origin();
     perform pg_advisory_xact_lock(
         1398110579, (select oid::integer from pg_namespace where nspname = current_schema()));
+    -- Only now: whoever was waited for may have said it meanwhile.
+    perform check_origin();
     perform check_code();
 end
 $$;

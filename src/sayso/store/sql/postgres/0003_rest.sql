@@ -164,6 +164,19 @@ begin
 end
 $$;
 
+-- Refuse whoever cannot come to the end of a recovery before they begin it, and say who can.
+create function check_recoverer() returns void language plpgsql as $$
+begin
+    if not has_column_privilege('store', 'imprint', 'update') then
+        raise exception 'only % may let a store that was restored work again',
+            (select string_agg(distinct rolname, ', ') from pg_attribute a,
+                aclexplode(a.attacl) x join pg_roles r on r.oid = x.grantee
+            where a.attrelid = 'store'::regclass and a.attname = 'imprint')
+            using errcode = 'SY008';
+    end if;
+end
+$$;
+
 -- The id goes with it: proofs of death are kept by it.
 create function origin_accept() returns bigint language sql as $$
     delete from workers;
@@ -187,6 +200,7 @@ declare
     ks bigint[];
 begin
     perform take_turn();
+    perform check_keeper();
     select w.id into stale from unnest(ids, seqs, hashes) as w (id, seq, hash)
     where not exists (
         select 1 from runs r where r.id = w.id and r.seq = w.seq and r.hash = w.hash
