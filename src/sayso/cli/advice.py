@@ -13,6 +13,7 @@ _ADVICE: dict[type[BaseException], str] = {
     errors.StoreRestored: "docs/howto/backups.md says what to do before",
     errors.RunArchived: "`sayso audit verify FILE` checks it, `zcat FILE` prints it",
     errors.StoreMoved: "`sayso move --undo` takes it back, until the other one was worked on",
+    errors.NotKeeper: "the keeper's role may do this",
     errors.StoreBusy: "try again in a moment",
     errors.StoreFull: "make room on the disk and try again",
     errors.WaitTimeout: "try again; SAYSO_DEBUG=1 shows where it waited",
