@@ -65,7 +65,7 @@ def _installed(folder: Path) -> tuple[Path, Path]:
     deep = len(str(folder)) > 60 or not _can_be_reached(folder)
     root = Path(tempfile.mkdtemp(prefix="pg-", dir=None if deep else folder)).resolve()
     atexit.register(shutil.rmtree, root, ignore_errors=True)
-    return root, postgres._install(root)
+    return root, postgres._install(root, postgres.NEWEST)
 
 
 def _can_be_reached(folder: Path) -> bool:

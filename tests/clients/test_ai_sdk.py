@@ -245,6 +245,8 @@ def test_a_server_that_is_killed_in_the_middle_of_a_sentence_finishes_it_once(
     page = Page(browser, server, client)
     (hold,) = asked(page.ask("pay 200 WHO slowly"))
     page.do("begin-approve", id=hold, approved=True)
+    _until(lambda: states(page.do("look")) == ["output-available"])
+    server.world.write(f"say-{page.payee}", "on")
     _until(lambda: "Done:" in "".join(texts(page.do("look"))))
 
     server.kill()

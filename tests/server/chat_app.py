@@ -125,7 +125,9 @@ class Haltingly(ScriptedModel):
         asked = "".join(one.text for one in prompt.messages if isinstance(one, UserMessage))
         slowly = None if said.calls else re.search(r"pay \d+ (\w+) slowly", asked)
         for number, word in enumerate(words):
-            while slowly and number and not self._world.read(f"go-{slowly[1]}"):
+            # Text is a courtesy to whoever is there: the first word waits for somebody to be.
+            sign = "go" if number else "say"
+            while slowly and not self._world.read(f"{sign}-{slowly[1]}"):
                 await asyncio.sleep(0.01)
             emit(word)
         return said
