@@ -175,8 +175,10 @@ def install(shared: Path, version: int = NEWEST) -> tuple[Path, Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         note = shared / f"postgres.{version}.at"
         if note.exists():
-            root, bins = note.read_text().split("\n")
-            return Path(root), Path(bins)
+            root, bins = map(Path, note.read_text().split("\n"))
+            # Whoever was the last to use it has removed it.
+            if root.exists():
+                return root, bins
         # Short, because the address of a socket is; and not inside what only root can enter.
         memory = Path("/dev/shm")
         root = Path(tempfile.mkdtemp(prefix="sayso-pg-", dir=memory if memory.is_dir() else None))
@@ -204,15 +206,26 @@ def home(factory: pytest.TempPathFactory, version: int) -> Iterator[tuple[Path, 
     """Install, and clean up after the last test process that uses it."""
     base = factory.getbasetemp()
     shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
-    root, bins = install(shared / "postgres", version)
-    with (root / "users").open("w") as users:
+    with _coming_and_going(shared, version):
+        root, bins = install(shared / "postgres", version)
+        users = (root / "users").open("w")
         fcntl.flock(users, fcntl.LOCK_SH)
+    with users:
         yield root, bins
-        try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return  # Somebody else still uses it, and will remove it.
-        shutil.rmtree(root, ignore_errors=True)
+        with _coming_and_going(shared, version):
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # Somebody else still uses it, and will remove it.
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _coming_and_going(shared: Path, version: int) -> Iterator[None]:
+    """Let nobody come while another one cleans up."""
+    with (shared / f"postgres.{version}.door").open("w") as door:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
