@@ -129,14 +129,14 @@ MUTANTS = (
     Mutant(
         name="a chat decides the holds of another chat",
         file="server/chat_talk.py",
-        old="return self._thread in (row.thread, row.id) and _is_mine(self.who, run)",
+        old="return self._thread in (row.thread, row.id) and has_started(self.who, run)",
         new="return True",
         test="server/test_chat.py::test_a_hold_of_another_chat_is_unknown_in_this_one",
     ),
     Mutant(
         name="a chat is whoever's",
         file="server/chat_talk.py",
-        old="return row, _is_mine(who, await _read(app, row))",
+        old="return row, has_started(who, await _read(app, row))",
         new="return row, True",
         test="server/test_chat.py::test_a_chat_of_somebody_else_is_one_that_does_not_exist",
     ),

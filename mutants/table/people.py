@@ -295,7 +295,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="whoever likes does to a run what its owner may",
         file="engine/people.py",
-        old="return who.active and (own or who.right([OPERATOR]) is not None)",
+        old="return who.active and (has_started(who, run) or who.right([OPERATOR]) is not None)",
         new="return who.active",
         test=_TABLE + "owner-open]",
     ),

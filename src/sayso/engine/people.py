@@ -122,9 +122,13 @@ class Records:
 
 def owns(who: Authority, run: Run) -> bool:
     """Tell whether a run is somebody's to look into and to act on: its owner's, an operator's."""
+    return who.active and (has_started(who, run) or who.right([OPERATOR]) is not None)
+
+
+def has_started(who: Authority, run: Run) -> bool:
+    """Tell whether it was this very person, by whichever identity of theirs, that a run is of."""
     mine = {who.by.id, *who.also} if who.by.kind == "person" else set[str]()
-    own = who.by == run.by or (run.by.kind == "person" and run.by.id in mine)
-    return who.active and (own or who.right([OPERATOR]) is not None)
+    return who.by == run.by or (run.by.kind == "person" and run.by.id in mine)
 
 
 class People(Records):

@@ -27,6 +27,7 @@ from sayso.domain.recorded import Recorded
 from sayso.domain.run import FOLD, Run
 from sayso.engine.ids import is_run_id
 from sayso.engine.keys import KEY_MAX, check_text
+from sayso.engine.people import has_started
 from sayso.errors import (
     BadValue,
     NotAllowed,
@@ -128,7 +129,7 @@ class Chat:
     async def _before(self, row: RunRow) -> RunRow | None:
         """Find the run before another one. What others have said in the thread is not theirs."""
         previous = await self._load((await self._state(row)).previous)
-        mine = previous is not None and _is_mine(self.who, await self._state(previous))
+        mine = previous is not None and has_started(self.who, await self._state(previous))
         return previous if mine else None
 
     async def _say(self, request: ChatRequest, text: str, *, supersede: bool) -> Target:
@@ -236,7 +237,7 @@ class Chat:
             # What a run below another one asks is asked where the topmost of them is.
             top = await self._load(run.root)
             return top is not None and await self._is_of_chat(top)
-        return self._thread in (row.thread, row.id) and _is_mine(self.who, run)
+        return self._thread in (row.thread, row.id) and has_started(self.who, run)
 
     async def _top(self, run_id: str) -> str:
         row = await self._run(run_id)
@@ -294,7 +295,7 @@ async def _find(
         return None, False
     if row is None or row.project != project:
         return None, True
-    return row, _is_mine(who, await _read(app, row))
+    return row, has_started(who, await _read(app, row))
 
 
 async def _load(app: Sayso, project: str, run_id: str) -> RunRow | None:
@@ -326,11 +327,6 @@ def begun(entry: Recorded) -> list[str]:
 
 async def _read(app: Sayso, row: RunRow) -> Run:
     return codec.decode_run(row.state) if row.fold == FOLD else await replay(app.store, row.id)
-
-
-def _is_mine(who: Authority, run: Run) -> bool:
-    names = {who.by.id, *who.also} if who.by.kind == "person" else set[str]()
-    return who.by == run.by or (run.by.kind == "person" and run.by.id in names)
 
 
 def _own(chat: str, who: Authority) -> str:
