@@ -66,6 +66,7 @@ def serve(
         from sayso.server.door import LocalWay
         from sayso.server.serve import bind
         from sayso.server.serve import serve as run
+        from sayso.web.app import add_pages
     except ModuleNotFoundError as error:
         raise BadSetup(f"{error.name} is missing: pip install 'sayso[server]'") from None
     if app is not None and store is not None:
@@ -100,5 +101,5 @@ def serve(
     if local is not None:
         click.echo(f"token: {local.text}")
     sys.stdout.flush()
-    if not run(create_app(sayso, ways=ways, public_url=public_url), sock):
+    if not run(add_pages(create_app(sayso, ways=ways, public_url=public_url)), sock):
         ctx.exit(NOT_STARTED)
