@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayso.cli.plain import brief, drawn, plain
-from sayso.domain.glyph import read_back
+from sayso.cli.plain import drawn, plain
+from sayso.domain.glyph import brief, read_back
 from sayso.domain.rendering import render
 
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))

@@ -8,6 +8,7 @@ from sayso.domain import codec
 from sayso.domain import events as e
 from sayso.domain.call import Call
 from sayso.domain.recorded import Recorded
+from sayso.engine.story import Story
 
 GOLDEN = sorted((Path(__file__).parents[1] / "domain" / "golden").glob("*.json"))
 KINDS = {kind.__name__ for kind in e.Event.__subclasses__()}
@@ -21,7 +22,7 @@ def entry(event: e.AnyEvent | None) -> Recorded:
 def test_every_event_there_ever_was_has_words_of_its_own(path):
     event = codec.decode_event(path.read_bytes())
 
-    word, text = Timeline().describe(entry(event))
+    word, text = Story().describe(entry(event))
 
     assert word not in KINDS
     assert text
@@ -29,7 +30,7 @@ def test_every_event_there_ever_was_has_words_of_its_own(path):
 
 
 def test_an_erased_entry_is_shown_as_one():
-    assert Timeline().describe(entry(None))[0] == "redacted"
+    assert Story().describe(entry(None))[0] == "redacted"
 
 
 def test_what_comes_from_outside_is_made_plain():
@@ -38,7 +39,7 @@ def test_what_comes_from_outside_is_made_plain():
         run=event.run, project="p", agent="\x1b", by=event.by, input="\x1b[2J\u202e", at=1
     )
 
-    _, text = Timeline().describe(entry(nasty))
+    _, text = Story().describe(entry(nasty))
 
     assert text.isprintable()
     assert r"\u{1b}[2J\u{202e}" in text

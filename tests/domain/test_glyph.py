@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayso.domain.glyph import inline, pieces, read_back, show
+from sayso.domain.glyph import brief, inline, pieces, read_back, show
 from tests.domain.nasty import ACCEPTED
 
 ODD = (
@@ -223,3 +223,8 @@ def test_no_two_texts_look_alike_on_a_screen_that_turns_right_to_left_text():
     assert len(seen) == len(texts)
     # The check itself can fail: as they are, these do look alike.
     assert on_screen("\u05d0 1") == on_screen("1 \u05d0")
+
+
+def test_what_is_long_says_how_much_is_left_out():
+    assert brief("a\nb") == "a\\u{a}b"
+    assert brief("abcdef", 4) == "abcd [2 more characters]"

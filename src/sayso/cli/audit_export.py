@@ -18,7 +18,8 @@ import msgspec
 
 from sayso.app import Sayso
 from sayso.cli.opened import Place, opened, store_argument
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
+from sayso.domain.glyph import brief
 from sayso.engine.evidence import FIELDS, Line, cells, iso
 from sayso.store.base import PAGE_MAX, Store
 

@@ -22,9 +22,9 @@ from sayso.cli.demo_check import Story, surprises
 from sayso.cli.opened import opened
 from sayso.cli.plain import drawn, plain
 from sayso.cli.show import print_run, read_run
-from sayso.cli.timeline import clock, short
 from sayso.domain.hold import Decision, Verdict, approve, reject
 from sayso.domain.recorded import Recorded
+from sayso.engine.story import clock, short
 from sayso.errors import AlreadyDecided, BadValue, SaysoError
 from sayso.store.audit import Report, verify
 from sayso.store.base import RunRow

@@ -12,8 +12,9 @@ import click
 import msgspec
 
 from sayso.cli.opened import Place, opened, store_option
-from sayso.cli.plain import brief, drawn, plain
+from sayso.cli.plain import drawn, plain
 from sayso.domain.call import Outcome
+from sayso.domain.glyph import brief
 from sayso.domain.hold import Decision
 from sayso.store.doubt import DoubtView, read_doubt
 from sayso.store.views import moment

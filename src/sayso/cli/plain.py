@@ -20,15 +20,6 @@ def plain(text: object) -> str:
     return inline(str(text))
 
 
-def brief(text: object, chars_max: int = 160) -> str:
-    """Make text plain, and say how much of it is left out if it is long."""
-    whole = str(text)
-    left_out = len(whole) - chars_max
-    if left_out <= 0:
-        return plain(whole)
-    return f"{plain(whole[:chars_max])} [{left_out:,} more characters]"
-
-
 def drawn(
     shown: Rendering, indent: int, *, frame: bool = True, full: bool = False
 ) -> Iterator[str]:

@@ -12,7 +12,8 @@ from sayso.agents.policy_case import Case, Tried, try_case
 from sayso.agents.policy_file import load_cases, load_policy
 from sayso.cli.held import Held, read_held
 from sayso.cli.opened import Place, opened, store_option
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
+from sayso.domain.glyph import brief
 
 MISMATCH = 1
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -113,6 +113,15 @@ def inline(text: str, *, rtl: bool = True) -> str:
     return number("\n").join(show(text, rtl=rtl).rows)
 
 
+def brief(text: object, chars_max: int = 160) -> str:
+    """Show a text in one line, and say how much of it is left out if it is long."""
+    whole = str(text)
+    left_out = len(whole) - chars_max
+    if left_out <= 0:
+        return inline(whole)
+    return f"{inline(whole[:chars_max])} [{left_out:,} more characters]"
+
+
 def read_back(shown: str) -> str:
     """Make the text again of what was shown of it."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), shown)
