@@ -207,11 +207,13 @@ class Sayso(Wired):
         by: str | Principal | None = None,
         status: Literal["open", "settled", "any"] = "open",
         search: str | None = None,
+        newest: bool = False,
         limit: int = 50,
         after: str | None = None,
         project: str | None = None,
     ) -> Page:
-        """List holds, oldest first; with `by`, those that this person may decide.
+        """List holds, oldest first unless it says `newest`; with `by`, those that this person may
+        decide.
 
         With `search`, those that have each of its words in their title, tool, agent, requester or
         ids. What a call would be executed with is not searched.
@@ -226,6 +228,7 @@ class Sayso(Wired):
             status=status,
             who=None if who is None else who.names,
             search=wanted,
+            newest=newest,
             limit=limit,
             after=after,
         )

@@ -14,6 +14,7 @@ from sayso.store.shelf import check_name, check_put, check_rev
 from sayso.store.words import check_search
 
 HOLD_STATUSES = ("open", "settled", "any")
+PLACE_MAX = (1 << 63) - 1
 
 
 def check_shape(writes: tuple[Write, ...]) -> None:
@@ -137,13 +138,14 @@ def hold_key(opened: int, n: int) -> str:
     return f"{opened}.{n}"
 
 
-def read_hold_key(key: str | None) -> tuple[int, int]:
+def read_hold_key(key: str | None, *, newest: bool = False) -> tuple[int, int]:
     """Read such a key; None is the beginning. `BadValue` if it is none of ours."""
     if key is None:
-        return 0, 0
+        return (PLACE_MAX, PLACE_MAX) if newest else (0, 0)
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadValue(f"{key!r} is not where a page of holds ended: use `Page.next`")
     opened, dot, n = key.partition(".")
     if not (dot and key.isascii() and opened.isdigit() and n.isdigit()) or len(key) > 36:  # noqa: PLR2004
         raise BadValue(f"{key!r} is not where a page of holds ended")
-    return int(opened), int(n)
+    # Beyond every hold that there could be, one place is as good as another.
+    return min(int(opened), PLACE_MAX), min(int(n), PLACE_MAX)

@@ -172,14 +172,14 @@ class MemoryStore:
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         self._check()
         check_hold_query(query)
-        after = read_hold_key(query.after)
+        after = read_hold_key(query.after, newest=query.newest)
         found = [self._found(row) for row in self._kept.holds.values() if _wanted(query, row)]
         found = [
             hold
             for hold in found
-            if (query.project is None or hold.project == query.project) and _place(hold) > after
+            if query.project in (None, hold.project) and query.follows(_place(hold), after)
         ]
-        return sorted(found, key=_place)[: page_size(query.limit)]
+        return sorted(found, key=_place, reverse=query.newest)[: page_size(query.limit)]
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         self._check()

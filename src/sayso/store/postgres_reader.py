@@ -13,7 +13,7 @@ from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, ru
 from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import HoldQuery, RunQuery, turn
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -146,6 +146,7 @@ _LISTS = {
     "any": _listed(f"{_OPEN} union all {_SETTLED}"),
     "waiting": _listed(_WAITING),
 }
+_TURNED = {sql: turn(sql) for sql in (_HOLDS_OF_RUN, *_LISTS.values())}
 
 
 class Reader:
@@ -235,9 +236,7 @@ class Reader:
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)
-        opened, n = read_hold_key(query.after)
-        if opened >= 1 << 63 or n >= 1 << 63:
-            return []  # Beyond every hold there could be.
+        opened, n = read_hold_key(query.after, newest=query.newest)
         bindings = {
             "run": query.run_id,
             "opened": opened,
@@ -255,6 +254,7 @@ class Reader:
             sql = _LISTS["waiting"]
         else:
             sql = _LISTS[query.status]
+        sql = _TURNED[sql] if query.newest else sql
         return [_hold(row) for row in await self._link.read(sql, bindings)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -20,7 +21,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HoldQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Which holds to list, oldest first."""
+    """Which holds to list, by when they were opened: oldest first, unless it says otherwise."""
 
     project: str | None = None
     status: Literal["open", "settled", "any"] = "open"
@@ -33,6 +34,20 @@ class HoldQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     run_id: str | None = None
     suspension: int | None = None
+    newest: bool = False
+    """Newest first."""
     after: str | None = None
-    """The `key` of the last hold of the page before."""
+    """The `key` of the last hold of the page before, in the same order."""
     limit: int = 50
+
+    def follows(self, place: tuple[int, int], after: tuple[int, int]) -> bool:
+        """Tell whether a place comes after another in the order that is asked for."""
+        return place < after if self.newest else place > after
+
+
+def turn(sql: str) -> str:
+    """Turn a statement that lists holds around: from the newest on, down from a place."""
+    return _ORDER.sub(r"order by \1 desc, \2 desc", sql.replace(") > (", ") < ("))
+
+
+_ORDER = re.compile(r"order by ([\w.]+), ([\w.]+)")

@@ -21,7 +21,7 @@ from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
 from sayso.store.fair import choose
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import HoldQuery, RunQuery, turn
 from sayso.store.sqlite_archive import ArchiveReader
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
@@ -207,7 +207,7 @@ class Reader:
 
     def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)
-        after = read_hold_key(query.after)
+        after = read_hold_key(query.after, newest=query.newest)
         if query.run_id is not None:
             return self._holds_of_run(query, after)
         if query.status == "open" and query.who is not None:
@@ -215,11 +215,12 @@ class Reader:
         return self._holds_listed(query, after)
 
     def _holds_of_run(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
-        found = [_hold(row) for row in self._all(_HOLDS_OF_RUN, (query.run_id,))]
+        sql = turn(_HOLDS_OF_RUN) if query.newest else _HOLDS_OF_RUN
+        found = [_hold(row) for row in self._all(sql, (query.run_id,))]
         return [
             hold
             for hold in found
-            if _place(hold) > after
+            if query.follows(_place(hold), after)
             and has_words(query.search, hold.row)
             and query.project in (None, hold.project)
             and query.suspension in (None, hold.row.suspension)
@@ -243,16 +244,16 @@ class Reader:
         limit = page_size(query.limit)
         wanted, match = _match(query.search)
         bindings = [value for k in audiences for value in (k, *after, *wanted, limit)]
-        sql = _waiting_sql(len(audiences), match)
+        sql = _waiting_sql(len(audiences), match, newest=query.newest)
         found = self._all(sql, (*bindings, limit))
         # Sorted here: SQLite would sort the whole wide rows, and take longer than for all the rest.
-        return sorted((_hold(row) for row in found), key=_place)
+        return sorted((_hold(row) for row in found), key=_place, reverse=query.newest)
 
     def _holds_listed(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
         limit = page_size(query.limit)
         settled = {"open": (0,), "settled": (1,), "any": (0, 1)}[query.status]
         pages = [self._holds_page(query, flag, after, limit) for flag in settled]
-        return list(heapq.merge(*pages, key=_place))[:limit]
+        return list(heapq.merge(*pages, key=_place, reverse=query.newest))[:limit]
 
     def _holds_page(
         self, query: HoldQuery, settled: int, after: tuple[int, int], limit: int
@@ -260,6 +261,7 @@ class Reader:
         page: list[HoldFound] = []
         wanted, match = _match(query.search)
         sql = _HOLDS_LISTED.format(match=match)
+        sql = turn(sql) if query.newest else sql
         while True:
             bindings = (settled, *after, query.project, query.project, *wanted, limit)
             found = [_hold(row) for row in self._all(sql, bindings)]
@@ -283,11 +285,12 @@ def _entries_sql(count: int) -> str:
 
 
 @cache
-def _waiting_sql(audiences: int, match: str) -> str:
+def _waiting_sql(audiences: int, match: str, *, newest: bool) -> str:
     one = _WAITING_MATCH.format(match=match) if match else _WAITING
     picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
-    return _HOLD.format(source=source)
+    sql = _HOLD.format(source=source)
+    return turn(sql) if newest else sql
 
 
 def _hold(row: Found) -> HoldFound:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 from sayso.errors import BadValue
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
@@ -195,6 +196,30 @@ class ListContract(StoreCase):
             assert await _numbers(store, HoldQuery(run_id="run_1", who=("anyone",))) == []
             assert await _numbers(store, HoldQuery(run_id="run_1", limit=2)) == [1, 2]
             assert await _numbers(store, HoldQuery(run_id="run_1", status="settled")) == []
+
+    async def test_holds_are_listed_from_the_newest_on(self) -> None:
+        async with self.opened() as store:
+            rows = [hold_row(n=n, entry=n) for n in range(1, 6)]
+            await store.append(write(count=5, holds=tuple(rows)))
+            settled = [hold_row(n=n, entry=n, status="settled", decision=b"{}") for n in (2, 4)]
+            await store.append(write(after=5, holds=tuple(settled)))
+
+            async def numbers(**fields: Any) -> list[int]:
+                return await _numbers(store, HoldQuery(newest=True, **fields))
+
+            for who in (None, ("user:mira",)):
+                assert await numbers(who=who) == [5, 3, 1]
+                assert await numbers(who=who, status="settled") == [4, 2]
+                assert await numbers(who=who, status="any") == [5, 4, 3, 2, 1]
+                assert await numbers(who=who, run_id="run_1", limit=2) == [5, 3]
+                for status in ("open", "any"):
+                    first = await store.holds(
+                        HoldQuery(newest=True, who=who, status=status, limit=2)
+                    )
+                    rest = await numbers(who=who, status=status, after=first[-1].key)
+                    seen = [one.row.n for one in first] + rest
+                    assert seen == sorted(seen, reverse=True)
+                    assert len(seen) == (3 if status == "open" else 5)
 
     async def test_pages_of_holds_go_on_where_the_last_one_ended(self) -> None:
         async with self.opened() as store:
