@@ -27,7 +27,7 @@ from sayso.engine.people import owns
 from sayso.engine.voters import asks
 from sayso.errors import NotAllowed, RunArchived, UnknownHold, UnknownRun
 from sayso.store.base import HoldFound, RunRow
-from sayso.store.journal import read_holds
+from sayso.store.journal import read_holds, recorded
 from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.views import HoldView, RunView, hold_view
 
@@ -111,6 +111,12 @@ class Window:
         seen = [await self._parts.ledger.read(row) for row in rows]
         mine = [_brief(row, run) for row, run in zip(rows, seen, strict=True) if owns(who, run)]
         return mine, rows[-1].id if len(rows) >= limit else None
+
+    async def entries(self, run_id: str, *, after: int = 0) -> list[Recorded]:
+        """Read a page of a run's journal. For its owner and operators."""
+        await self.check_run(run_id)
+        page = await self._parts.store.journal(run_id, after=after)
+        return [recorded(entry) for entry in page]
 
     async def settled(self, run_id: str) -> list[HoldView]:
         """List what was settled in a run, oldest first. For its owner and operators."""

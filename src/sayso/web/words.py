@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sayso.domain.hold import Decision
-from sayso.store.views import HoldView
+from sayso.domain.value import CLOCK
+from sayso.store.views import HoldView, moment
 
 SOON_S = 20 * 60
 """From here on a deadline is drawn as near."""
@@ -68,11 +69,46 @@ def said(decision: Decision) -> str:
     return decision.word.capitalize()
 
 
-FILTERS: dict[str, Any] = {"clock": clock, "iso": iso, "kind_word": kind_word}
+def seconds(at: datetime) -> str:
+    """Say when something was, to the second."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def lasting(length_s: float) -> str:
+    """Say how long something was: `0.4 s`, `12 s`, `8 min 04 s`, `3 h 05 min`, `2 days 4 h`."""
+    whole = max(0, int(length_s))
+    if whole >= DAY:
+        days = whole // DAY
+        return f"{days} day{'' if days == 1 else 's'} {whole % DAY // HOUR} h"
+    if whole >= HOUR:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02d} min"
+    if whole >= MINUTE:
+        return f"{whole // MINUTE} min {whole % MINUTE:02d} s"
+    return f"{whole} s" if whole >= 10 else f"{max(length_s, 0):.1f} s"  # noqa: PLR2004
+
+
+def outcome_line(hold: HoldView) -> str:
+    """Say what became of a hold: `Approved by jonas, 16 Nov 2026, 09:14 UTC, slack`."""
+    decision = hold.decision
+    if decision is None:
+        return hold.status.capitalize()
+    at, where = moment(decision.at), decision.channel
+    who = "in nobody's name" if decision.by == CLOCK else f"by {decision.by}"
+    return f"{said(decision)} {who}, {clock(at)}, {where}"
+
+
+FILTERS: dict[str, Any] = {
+    "clock": clock,
+    "iso": iso,
+    "kind_word": kind_word,
+    "seconds": seconds,
+}
 GLOBALS: dict[str, Any] = {
     "time_left": time_left,
     "risk_bars": risk_bars,
     "decided": decided,
     "said": said,
+    "lasting": lasting,
+    "outcome_line": outcome_line,
     "SOON_S": SOON_S,
 }

@@ -1,0 +1,172 @@
+"""The audit: who decided what and who was refused, and whether all is as it was written.
+
+For operators with the scope `admin`: it shows a whole project.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from sayso.app import Sayso
+from sayso.engine.evidence import FIELDS, Line, cells
+from sayso.engine.window import Window
+from sayso.errors import NotAllowed, SaysoError
+from sayso.server.caller import App
+from sayso.store.views import moment
+from sayso.web.page import HEADERS, PageRoute, render
+from sayso.web.session import Form, SignedIn, Visitor
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+LINES_MAX = 200
+"""How many lines a page shows: the newest of the days asked for."""
+DAYS = 7
+REFUSED_MAX = 50
+
+
+async def _auditor(app: App, visitor: SignedIn) -> Visitor:
+    visitor.caller.need("admin")
+    if not await visitor.caller.window(app).is_operator():
+        raise NotAllowed("only an operator sees the audit of a project")
+    return visitor
+
+
+Auditor = Annotated[Visitor, Depends(_auditor)]
+
+
+class Days:
+    """The days that are asked for: the last week, unless something else is."""
+
+    def __init__(self, app: App, since: date | None = None, until: date | None = None) -> None:
+        today = moment(app.store.now()).date()
+        self.until = until or today
+        self.since = since or self.until - timedelta(days=DAYS - 1)
+
+    @property
+    def begin(self) -> datetime:
+        """When they begin."""
+        return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
+
+    @property
+    def end(self) -> datetime:
+        """When they are over."""
+        last = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC)
+        return last + timedelta(days=1)
+
+
+AskedDays = Annotated[Days, Depends(Days)]
+What = Annotated[str, Query(max_length=40)]
+Who = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/audit")
+async def show_audit(
+    *,
+    request: Request,
+    app: App,
+    visitor: Auditor,
+    days: AskedDays,
+    who: Who = "",
+    what: What = "",
+    tool: Who = "",
+) -> Response:
+    """Show the newest lines of the days that are asked for."""
+    found: list[Line] = []
+    async for line in _lines(app, visitor, days):
+        if _wanted(line, who, what, tool):
+            found.append(line)
+            del found[:-LINES_MAX]
+    refused = await _refused(app, visitor)
+    return render(
+        request,
+        "audit.html",
+        visitor=visitor,
+        view="audit",
+        lines=found[::-1],
+        cut=len(found) >= LINES_MAX,
+        days=days,
+        who=who,
+        what=what,
+        tool=tool,
+        refused=refused,
+        moment=moment,
+    )
+
+
+@router.post("/audit/verify")
+async def verify(*, request: Request, app: App, visitor: Auditor, form: Form) -> Response:
+    """Check every chain, row and seal of the store, and show what was found."""
+    del form  # That it was sent from a page of ours is all that it says.
+    report = await app.audit.verify()
+    # The store may have projects that are none of the visitor's business.
+    window = visitor.caller.window(app)
+    faults = [one for one in report.faults if not one.run_id or await _has(window, one.run_id)]
+    return render(
+        request, "verified.html", visitor=visitor, view="audit", report=report, faults=faults
+    )
+
+
+@router.get("/audit/export.csv")
+async def export(
+    *,
+    app: App,
+    visitor: Auditor,
+    days: AskedDays,
+    who: Who = "",
+    what: What = "",
+    tool: Who = "",
+) -> Response:
+    """Give the lines as a table; no cell starts a formula."""
+
+    async def rows() -> AsyncIterator[bytes]:
+        yield _row(list(FIELDS))
+        async for line in _lines(app, visitor, days):
+            if _wanted(line, who, what, tool):
+                yield _row(cells(line))
+
+    name = f"sayso-{days.since}-{days.until}.csv"
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(rows(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _has(window: Window, run_id: str) -> bool:
+    try:
+        await window.reach(run_id)
+    except SaysoError:
+        return False
+    return True
+
+
+def _lines(app: Sayso, visitor: Visitor, days: Days) -> AsyncIterator[Line]:
+    project = visitor.caller.project
+    return app.audit.export(since=days.begin, until=days.end, project=project)
+
+
+def _wanted(line: Line, who: str, what: str, tool: str) -> bool:
+    return (
+        (not who or who in (line.by, line.name))
+        and (not what or line.what == what)
+        and (not tool or line.tool == tool)
+    )
+
+
+async def _refused(app: Sayso, visitor: Visitor) -> list[object]:
+    project, after = visitor.caller.project, 0
+    found: list[object] = []
+    while page := await app.audit.refused(project=project, after=after, limit=500):
+        found = [*found, *page][-REFUSED_MAX:]
+        after = page[-1].n
+    return found[::-1]
+
+
+def _row(values: list[str]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerow(values)
+    return out.getvalue().encode()
