@@ -84,7 +84,9 @@ def lasting(length_s: float) -> str:
         return f"{whole // HOUR} h {whole % HOUR // MINUTE:02d} min"
     if whole >= MINUTE:
         return f"{whole // MINUTE} min {whole % MINUTE:02d} s"
-    return f"{whole} s" if whole >= 10 else f"{max(length_s, 0):.1f} s"  # noqa: PLR2004
+    if whole >= 10:  # noqa: PLR2004
+        return f"{whole} s"
+    return f"{length_s:.1f} s" if length_s >= 0.05 else "no time at all"  # noqa: PLR2004
 
 
 def outcome_line(hold: HoldView) -> str:
