@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import getpass
 import sys
+import webbrowser
+from socket import socket
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +19,7 @@ from sayso.errors import BadSetup
 from sayso.wired import only_looking
 
 if TYPE_CHECKING:
-    from sayso.server.door import Way
+    from sayso.server.door import LocalWay, Way
 
 NOT_STARTED = 2
 _NEAR = ("127.0.0.1", "::1", "localhost")
@@ -28,6 +31,7 @@ _NEAR = ("127.0.0.1", "::1", "localhost")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8722, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--no-worker", is_flag=True, help="Leave the work to other processes.")
+@click.option("--open", "opens", is_flag=True, help="Open the inbox in a browser.")
 @click.option("--public-url", help="The address that people reach it by, behind a proxy.")
 @click.option("--user", help="Who the local token is of; else who you are on this machine.")
 @click.option("--project", default="default", show_default=True, help="Of whoever comes so.")
@@ -43,6 +47,7 @@ def serve(
     host: str,
     port: int,
     no_worker: bool,
+    opens: bool,
     public_url: str | None,
     user: str | None,
     project: str,
@@ -52,8 +57,9 @@ def serve(
 ) -> None:
     """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
 
-    On this machine alone, it prints a token for one person, good for as long as it runs. For others
-    make tokens with `sayso token create`, or take those of an OpenID Connect issuer.
+    On this machine alone, it prints a link that signs one browser in, and a token for one person,
+    good for as long as it runs. For others make tokens with `sayso token create`, or take those of
+    an OpenID Connect issuer.
 
     \b
     Examples:
@@ -95,11 +101,21 @@ def serve(
             )
         )
     sock = bind(host, port)
-    there = sock.getsockname()
-    name = f"[{there[0]}]" if ":" in there[0] else there[0]
-    click.echo(f"http://{name}:{there[1]}")
-    if local is not None:
-        click.echo(f"token: {local.text}")
-    sys.stdout.flush()
+    _say_where(sock, local, opens=opens)
     if not run(add_pages(create_app(sayso, ways=ways, public_url=public_url)), sock):
         ctx.exit(NOT_STARTED)
+
+
+def _say_where(sock: socket, local: LocalWay | None, *, opens: bool) -> None:
+    there = sock.getsockname()
+    name = f"[{there[0]}]" if ":" in there[0] else there[0]
+    page = f"http://{name}:{there[1]}"
+    click.echo(page)
+    if local is not None:
+        click.echo(f"token: {local.text}")
+        page = f"{page}/enter/{local.code}"
+        click.echo(f"inbox: {page}")
+    sys.stdout.flush()
+    if opens:
+        # What it opens is waited for by some browsers, and does not come before the server does.
+        Thread(target=webbrowser.open, args=(page,), daemon=True).start()

@@ -20,7 +20,7 @@ from sayso.server.caller import Caller
 from sayso.server.token import Tokens
 
 BEARER_MAX = 16_384
-_LOOPBACK = {"127.0.0.1", "::1"}
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 class Way(Protocol):
@@ -41,12 +41,22 @@ class Door:
 
     async def identify(self, request: HTTPConnection) -> Caller:
         """Give who sends a request, or raise `Unauthenticated`."""
-        credential = _bearer(request)
+        return await self.admit(_bearer(request), request)
+
+    async def admit(self, credential: str, request: HTTPConnection) -> Caller:
+        """Give whose credential this is, or raise `Unauthenticated`."""
+        if len(credential) > BEARER_MAX or not credential.isascii():
+            raise Unauthenticated("this is no credential")
         for way in self._ways:
             caller = await way.enter(credential, request)
             if caller is not None:
                 return caller
         raise Unauthenticated("this credential is not known here, or has ended")
+
+    @property
+    def local(self) -> LocalWay | None:
+        """The way in of one person on this machine, if there is one."""
+        return next((way for way in self._ways if isinstance(way, LocalWay)), None)
 
 
 class TokenWay:
@@ -72,17 +82,33 @@ class LocalWay:
     """Lets one person in on this machine, by a token that lives as long as the server does."""
 
     def __init__(self, by: Principal, project: str) -> None:
-        self._caller = Caller(by=by, project=project, via="local")
+        self.caller = Caller(by=by, project=project, via="local")
         self.text = f"local_{secrets.token_urlsafe(32)}"
+        self.id = secrets.token_urlsafe(16)
+        """Which start of the server this is."""
+        self.code = secrets.token_urlsafe(32)
+        """What the link has in it that the server prints; a browser comes in by it once."""
+        self._used = False
 
     async def enter(self, credential: str, request: HTTPConnection) -> Caller | None:
         """Compare it, for callers on this machine."""
         if not credential.startswith("local_"):
             return None
-        near = request.client is not None and request.client.host in _LOOPBACK
+        near = request.client is not None and request.client.host in LOOPBACK
         if not near or not hmac.compare_digest(credential.encode(), self.text.encode()):
             raise Unauthenticated("this local token is not the one that the server has printed")
-        return self._caller
+        return self.caller
+
+    def is_code(self, code: str) -> bool:
+        """Tell whether somebody can come in by a code. Asking does not use it up."""
+        return not self._used and hmac.compare_digest(code.encode(), self.code.encode())
+
+    def use(self, code: str) -> Caller:
+        """Let somebody in by a code, once; `Unauthenticated` after that."""
+        if not self.is_code(code):
+            raise Unauthenticated("this link was used, or is of an earlier start of the server")
+        self._used = True
+        return self.caller
 
 
 def _bearer(request: HTTPConnection) -> str:
@@ -92,6 +118,4 @@ def _bearer(request: HTTPConnection) -> str:
     kind, _, credential = sent[0].partition(" ")
     if len(sent) > 1 or kind.lower() != "bearer" or not credential:
         raise Unauthenticated("send one credential: Authorization: Bearer ...")
-    if len(credential) > BEARER_MAX or not credential.isascii():
-        raise Unauthenticated("this is no credential")
     return credential

@@ -110,6 +110,12 @@ class Tokens:
         same = hmac.compare_digest(token.hash, _hash(read[2]))
         return token if same and token.is_good(self._store.now()) else None
 
+    async def is_good(self, token_id: str) -> bool:
+        """Tell whether a token can still be used, for whoever has been let in by it."""
+        item = await self._shelf.get(TOKENS, KIND, token_id)
+        token = None if item is None else msgspec.json.decode(item.data, type=Token)
+        return token is not None and token.is_good(self._store.now())
+
     async def list(self, project: str) -> list[Token]:
         """List the tokens of a project, those that are revoked or over as well."""
         found: list[Token] = []

@@ -22,7 +22,7 @@ from sayso.errors import Unknown
 router = APIRouter(include_in_schema=False)
 
 FOREVER = "public, max-age=31536000, immutable"
-STYLES = ("reset", "token", "base", "shell", "list", "request", "form", "table", "chat")
+STYLES = ("reset", "token", "base", "shell", "list", "request", "form", "table", "chat", "entry")
 """The stylesheets, in the order of the cascade. One that is not there yet is left out."""
 SCRIPTS = ("app", "chat")
 """The scripts that pages name; what they import comes before them."""

@@ -1,0 +1,66 @@
+"""`sayso serve`, in a process of its own: what it prints, and whom that lets in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.conftest import PATIENCE_S, SAYSO, environment
+
+OPENED = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
+
+
+class Served:
+    """A server, and what it has said."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.opened = folder / "opened"
+        said = f"{sys.executable} -c '{OPENED}' {self.opened} %s"
+        self.process = subprocess.Popen(
+            [SAYSO, "serve", "--port", "0", "--user", "mira", *options],
+            cwd=folder,
+            env=environment(BROWSER=said),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        self.token = self.process.stdout.readline().removeprefix("token: ").strip()
+        self.link = self.process.stdout.readline().removeprefix("inbox: ").strip()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path, "--open")
+    yield made
+    assert made.stop() == 0
+
+
+def test_the_link_that_is_printed_and_opened_leads_into_the_inbox(served: Served) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    with httpx2.Client(trust_env=False, timeout=PATIENCE_S) as browser:
+        assert served.link.startswith(f"{served.url}/enter/")
+        assert browser.get(f"{served.url}/").status_code == 303
+
+        assert "Continue as mira" in browser.get(served.link).text
+        answer = browser.post(served.link, headers={"origin": served.url})
+
+        assert answer.status_code == 303
+        assert ">mira</a>" in browser.get(f"{served.url}/").text
+        assert browser.post(served.link).status_code == 401
+    while not (served.opened.exists() and served.opened.read_text()):
+        assert time.monotonic() < give_up, "no browser was opened"
+        time.sleep(0.05)
+    assert served.opened.read_text() == served.link
