@@ -24,6 +24,7 @@ demo: $(VENV)/.core ## Watch an agent be killed, approved and resumed; no key, n
 
 # The domain is measured alone: a line that only an engine test reaches is not tested as a rule.
 test: $(VENV)/.test ## Run the tests, then hold the domain to full branch coverage.
+	$(BIN)/python -m tests.browser.chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	$(BIN)/python -m coverage run -m pytest -q tests/domain
 	$(BIN)/python -m coverage report --include='src/sayso/domain/*' --fail-under=100
@@ -33,7 +34,8 @@ check: $(VENV)/.test ## Check style, types, layers, lock files and file sizes.
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
-	@if grep -nE '://|"resolved"|--(extra-)?index-url|--find-links' requirements*.lock; then \
+	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements*.lock || \
+	  grep -n '"resolved"' tests/*/*/package-lock.json; then \
 	  echo 'A lock file names an address: it would bind everybody to one index.' >&2; exit 1; fi
 	@find src -name '*.py' -exec awk \
 	  'FNR == 501 { print FILENAME ": over 500 lines; look for its second subject."; bad = 1 } END { exit bad }' {} + >&2

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.npm import Browser, Server, install
+from tests.clients.npm import HERE, Browser, Server
+from tests.npm import install
 
 CLIENTS = {
     "ai-6.0.326": ("newest", "ai6", False),
@@ -35,7 +36,7 @@ def browser(client: str) -> Iterator[Browser]:
     if os.environ.get("SAYSO_NPM") == "none":
         pytest.skip("SAYSO_NPM=none")
     which, package, _ = CLIENTS[client]
-    made = Browser(install(which), package)
+    made = Browser(install(HERE / which), package)
     yield made
     made.close()
 

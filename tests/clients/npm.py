@@ -1,13 +1,10 @@
 """Real npm clients: packages from a lock file, and pages that a Node process plays.
 
-Packages go to a cache outside of the tree, once for every lock file, whichever test process comes
-first; `SAYSO_NPM=none` leaves these tests out where there is no registry.
+`SAYSO_NPM=none` leaves these tests out where there is no registry.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -22,38 +19,11 @@ from typing import Any
 import httpx2
 
 from tests.engine.kit import World
+from tests.npm import BIN
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BIN = Path(sys.executable).parent
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sayso-tests" / "npm"
 PATIENCE_S = 30.0
-INSTALL_S = 240
-
-
-def install(which: str) -> Path:
-    """Install the packages of a lock file, unless they are there; say where."""
-    lock = (HERE / which / "package-lock.json").read_bytes()
-    CACHE.mkdir(parents=True, exist_ok=True)
-    place = CACHE / f"{which}-{hashlib.sha256(lock).hexdigest()[:16]}"
-    with (CACHE / f"{which}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if not place.exists():
-            half = place.with_suffix(".half")
-            shutil.rmtree(half, ignore_errors=True)
-            shutil.copytree(HERE / which, half)
-            command = [BIN / "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
-            subprocess.run(
-                [str(one) for one in command],
-                cwd=half,
-                env={**os.environ, "PATH": path},
-                check=True,
-                timeout=INSTALL_S,
-                stdout=subprocess.DEVNULL,
-            )
-            half.rename(place)
-    return place
 
 
 class Browser:
