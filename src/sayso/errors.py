@@ -19,6 +19,7 @@
     |   +-- BadAnswer           this answer does not fit the question; its problems are attached
     |   +-- BadValue            arguments, answers or messages that cannot be kept as bytes
     |   |   +-- BadQuestion     a question that nobody could answer as it is put
+    |   |   +-- BadFilter       a filter of requests that cannot be read
     |   +-- BadMove             a machine's instance cannot go there, or not now
     |   +-- KeyReused           the same idempotency key with another request
     |   +-- RunExists           the run id is taken
@@ -71,6 +72,7 @@
     +-- CannotGoOn              the run has used up what it may: turns, plans
     +-- SignInFailed            a provider gave no token, or none that can be used
     +-- AddressRefused          an address that must not be reached from here
+    +-- Unreachable             a server did not answer, or not as one of ours does
     +-- WaitTimeout             the wait is over, the run is not
 
 Leaf names state facts. A docstring is the default message; data travels as attributes.
@@ -171,6 +173,10 @@ class BadValue(Refused):
 
 class BadQuestion(BadValue):
     """The question cannot be asked like this."""
+
+
+class BadFilter(BadValue):
+    """The filter cannot be read."""
 
 
 class BadMove(Refused):
@@ -416,6 +422,10 @@ class SignInFailed(SaysoError):
 
 class AddressRefused(SaysoError):
     """This address is not one that may be reached from here."""
+
+
+class Unreachable(SaysoError):
+    """The server did not answer."""
 
 
 class WaitTimeout(SaysoError):

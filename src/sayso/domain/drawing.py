@@ -20,13 +20,15 @@ So no argument can draw a line of ours, or of another argument. Lines are broken
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from sayso.domain.glyph import pieces
 from sayso.domain.rendering import By, File, Part, Rendering
 from sayso.domain.value import Value
 
 COLUMNS = 100
-COLUMNS_MIN = 60
+COLUMNS_MIN = 36
+"""What the deepest indent and the widest character need; narrower is broken by the terminal."""
 DEPTH_DRAWN = 10
 """Whatever is deeper is indented no further, and says its depth."""
 HEAD, TAIL = 12, 4
@@ -58,18 +60,18 @@ def draw(rendering: Rendering, *, columns: int = COLUMNS, full: bool = False) ->
     head = f"Arguments: {count or 'none'} ({rendering.bytes:,} bytes)"
     if not rendering.inspectable:
         head = f"NOT ARGUMENTS, but {rendering.bytes:,} bytes that cannot be read as such"
-    yield Drawn(text=head, frame=True)
+    yield from pen.ours(head)
     for part in rendering.parts:
         yield from pen.part(part, 0)
     if rendering.files:
         count = len(rendering.files)
-        yield Drawn(text=f"Files: {count}, as they were when this was asked", frame=True)
+        yield from pen.ours(f"Files: {count}, as they were when this was asked")
     for file in rendering.files:
         yield from pen.file(file)
     for by, heading in _BY.items():
         said = [words.part for words in rendering.words if words.by == by]
         if said:
-            yield Drawn(text=heading, frame=True)
+            yield from pen.ours(heading)
         for part in said:
             yield from pen.part(part, 0)
 
@@ -80,6 +82,10 @@ class _Pen:
     def __init__(self, *, columns: int, full: bool) -> None:
         self._columns = columns
         self._full = full
+
+    def ours(self, text: str) -> Iterator[Drawn]:
+        for line in wrap(text, self._columns):
+            yield Drawn(text=line, frame=True)
 
     def part(self, part: Part, depth: int) -> Iterator[Drawn]:
         indent = _INDENT * (min(depth, DEPTH_DRAWN) + 1)
