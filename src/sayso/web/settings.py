@@ -5,8 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from sayso.server.caller import App
+from sayso.web.origin import is_secure
 from sayso.web.page import THEME_COOKIE, THEMES, PageRoute, redirect, render
-from sayso.web.session import Form, SignedIn, is_secure
+from sayso.web.session import Form, SignedIn
+from sayso.web.session_list import own_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -18,7 +20,14 @@ async def show_settings(request: Request, app: App, visitor: SignedIn) -> Respon
     """Show who the visitor is, and what they can choose."""
     caller = visitor.caller
     person = await app.people.get(caller.by.id, project=caller.project)
-    return render(request, "settings.html", visitor=visitor, view="settings", person=person)
+    return render(
+        request,
+        "settings.html",
+        visitor=visitor,
+        view="settings",
+        person=person,
+        sessions=await own_sessions(app, visitor),
+    )
 
 
 @router.post("/settings/theme")
