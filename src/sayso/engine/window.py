@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +31,9 @@ from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import read_holds, recorded
 from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.views import HoldView, RunView, hold_view
+
+if TYPE_CHECKING:
+    from sayso.domain.hint import Schema
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +74,19 @@ class Window:
     async def hold(self, hold: str) -> HoldView:
         """Look at a hold. For whoever it asks, who decided, the run's owner and operators."""
         return hold_view(await self._found(hold))
+
+    async def asks(self, hold: str) -> bool:
+        """Tell whether a hold asks them, so that they may decide it while it is open."""
+        found, who = await self._hold(hold), await self._who()
+        return who.active and await asks(self._parts, found, who)
+
+    def schema(self, hold: HoldView) -> Schema | None:
+        """Give the JSON Schema of what a hold's tool takes; None if this process does not know the
+        tool, as one that only decides may not.
+        """
+        driver = self._parts.drivers.get(hold.agent)
+        tool = None if driver is None else driver.tools.get(hold.tool)
+        return None if tool is None else tool.spec().parameters
 
     async def request(self, request_id: str) -> Request:
         """Look at all that a suspension asks; for whoever may see each of it."""
