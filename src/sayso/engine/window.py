@@ -12,7 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from sayso.domain import events as e
 from sayso.domain.digest import suspension_digest
 from sayso.domain.hold import read_id
 from sayso.domain.people import Authority
@@ -28,7 +30,7 @@ from sayso.engine.people import owns
 from sayso.engine.voters import asks
 from sayso.errors import NotAllowed, RunArchived, UnknownHold, UnknownRun
 from sayso.store.base import HoldFound, RunRow
-from sayso.store.journal import read_holds, recorded
+from sayso.store.journal import decode, read_holds, read_journal, recorded
 from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.views import HoldView, RunView, hold_view
 
@@ -58,6 +60,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision about all of it must carry."""
 
 
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody sees around a hold."""
+
+    by: Principal
+    """Who started the run that asks."""
+    agents: tuple[str, ...]
+    """The agents above the one that asks, the root's first."""
+    asks: bool
+    """Whether it asks them: they may decide it while it is open."""
+    owns: bool
+    """Whether they see the run as well."""
+
+
 class Window:
     """Looks into one project with somebody's eyes: `app.window(by=...)`."""
 
@@ -75,10 +90,31 @@ class Window:
         """Look at a hold. For whoever it asks, who decided, the run's owner and operators."""
         return hold_view(await self._found(hold))
 
-    async def asks(self, hold: str) -> bool:
-        """Tell whether a hold asks them, so that they may decide it while it is open."""
-        found, who = await self._hold(hold), await self._who()
-        return who.active and await asks(self._parts, found, who)
+    async def around(self, hold: HoldView) -> Around:
+        """Say what is around a hold that they see."""
+        found, who = await self._found(hold.id), await self._who()
+        run = await self._parts.ledger.load(hold.run_id)
+        return Around(
+            by=run.by,
+            agents=run.lineage,
+            asks=who.active and await asks(self._parts, found, who),
+            owns=owns(who, run),
+        )
+
+    async def first(self, hold: HoldView) -> HoldView:
+        """Look at a hold as it was asked at first, before anybody edited it."""
+        found = await self._found(hold.id)
+        if not found.row.revised:
+            return hold_view(found)
+        # A call is asked for before anybody is asked about it.
+        for entry in await read_journal(self._parts.store, hold.run_id, until=found.row.entry):
+            event = decode(entry)
+            calls = event.calls if isinstance(event, e.TurnTaken) else ()
+            if isinstance(event, e.CommandReceived):
+                calls = (event.call,)
+            if any(call.ref == found.row.call for call in calls):
+                return hold_view(replace(found, args=entry, revision=None))
+        return hold_view(found)
 
     def schema(self, hold: HoldView) -> Schema | None:
         """Give the JSON Schema of what a hold's tool takes; None if this process does not know the

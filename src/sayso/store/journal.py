@@ -30,13 +30,15 @@ def recorded(entry: Entry) -> Recorded:
     )
 
 
-async def read_journal(store: Store, run_id: str, *, after: int = 0) -> list[Entry]:
-    """Read all of a run's entries after one, page by page."""
+async def read_journal(
+    store: Store, run_id: str, *, after: int = 0, until: int | None = None
+) -> list[Entry]:
+    """Read all of a run's entries after one, page by page; with `until`, up to that one or more."""
     found: list[Entry] = []
     while True:
         page = await store.journal(run_id, after=after)
         found.extend(page)
-        if len(page) < PAGE_MAX:
+        if len(page) < PAGE_MAX or (until is not None and page[-1].seq >= until):
             return found
         after = page[-1].seq
 

@@ -74,7 +74,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 def make_fields(schema: Schema | None, value: Any, prefix: str) -> tuple[Field, ...]:
     """Make the controls for an object, in the order of its schema."""
     root = schema or NO_SCHEMA
-    return _entries(resolve(root, root), _dict(value), root, prefix, 0)
+    return _entries(resolve(root, root), as_object(value), root, prefix, 0)
 
 
 def read_fields(fields: tuple[Field, ...], posted: Mapping[str, str]) -> Reading:
@@ -138,7 +138,7 @@ def _field(
     hints = resolve(schema, root)
     kind, text, more = _control(value, hints, root, depth)
     if kind == "object":
-        more["fields"] = _entries(hints, _dict(value), root, name, depth + 1)
+        more["fields"] = _entries(hints, as_object(value), root, name, depth + 1)
     return Field(
         name=name,
         label=text_of(hints, "title") or key,
@@ -347,7 +347,8 @@ def read_number(text: str) -> int | float:
     return _number(text, whole=False)
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
+    """Give an object's entries; none for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

@@ -6,33 +6,64 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
+from sayso.app import Sayso
 from sayso.server.caller import App
 from sayso.server.wire import NAME_MAX
+from sayso.web.detail import Detail, look
+from sayso.web.listing import CHIPS, VIEWS, list_holds
 from sayso.web.page import PageRoute, part_of, render
-from sayso.web.session import SignedIn
+from sayso.web.session import SignedIn, Visitor
+from sayso.web.verdict import LASTS
+from sayso.web.words import SAID
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-PAGE = 50
 HoldId = Annotated[str, Path(max_length=NAME_MAX)]
 
 
 @router.get("/")
 async def show_inbox(request: Request, app: App, visitor: SignedIn) -> Response:
     """Show what asks the visitor."""
-    caller = visitor.caller
-    page = await app.holds(by=caller.by, project=caller.project, limit=PAGE)
-    name = "part/list.html" if part_of(request) == "list" else "inbox.html"
-    return render(request, name, visitor=visitor, page=page, hold=None, now=app.store.now() / 1000)
+    visitor.caller.need("read")
+    listing = await list_holds(request, app, visitor.caller)
+    return render(
+        request,
+        "part/list.html" if part_of(request) == "list" else "inbox.html",
+        visitor=visitor,
+        listing=listing,
+        detail=None,
+        now=app.store.now() / 1000,
+        chips=CHIPS,
+        views=VIEWS,
+        said=SAID.get(request.query_params.get("said", ""), ""),
+    )
 
 
 @router.get("/r/{hold_id}")
 async def show_request(request: Request, app: App, visitor: SignedIn, hold_id: HoldId) -> Response:
     """Show one request, beside the list."""
-    caller = visitor.caller
-    hold = await caller.window(app).hold(hold_id)
-    now = app.store.now() / 1000
-    if part_of(request) == "request":
-        return render(request, "part/request.html", visitor=visitor, hold=hold, now=now)
-    page = await app.holds(by=caller.by, project=caller.project, limit=PAGE)
-    return render(request, "inbox.html", visitor=visitor, page=page, hold=hold, now=now)
+    visitor.caller.need("read")
+    editing = "edit" in request.query_params
+    detail = await look(app, visitor.caller, hold_id, editing=editing)
+    return await show_detail(request, app, visitor, detail)
+
+
+async def show_detail(
+    request: Request, app: Sayso, visitor: Visitor, detail: Detail, status: int = 200
+) -> Response:
+    """Answer with a request: all of the page, or the part that a script asks for."""
+    part = part_of(request)
+    listing = None if part == "request" else await list_holds(request, app, visitor.caller)
+    return render(
+        request,
+        {"request": "part/request.html", "list": "part/list.html"}.get(part, "inbox.html"),
+        visitor=visitor,
+        status=status,
+        listing=listing,
+        detail=detail,
+        now=app.store.now() / 1000,
+        chips=CHIPS,
+        views=VIEWS,
+        lasts=LASTS,
+        said="",
+    )

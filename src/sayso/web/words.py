@@ -5,11 +5,15 @@ All text that is not in a template is here, so that there is one place to say a 
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sayso.domain.hold import Decision
-from sayso.domain.value import CLOCK
+from sayso.domain.digest import decode_value
+from sayso.domain.glyph import inline, show
+from sayso.domain.hold import Approved, Decision, Expired, name_approvers
+from sayso.domain.value import Principal
+from sayso.errors import HoldExpired, NotWhatWasShown, SaysoError
 from sayso.store.views import HoldView, moment
 
 SOON_S = 20 * 60
@@ -91,26 +95,141 @@ def lasting(length_s: float) -> str:
 
 def outcome_line(hold: HoldView) -> str:
     """Say what became of a hold: `Approved by jonas, 16 Nov 2026, 09:14 UTC, slack`."""
-    decision = hold.decision
-    if decision is None:
+    if hold.decision is None:
         return hold.status.capitalize()
-    at, where = moment(decision.at), decision.channel
-    who = "in nobody's name" if decision.by == CLOCK else f"by {decision.by}"
-    return f"{said(decision)} {who}, {clock(at)}, {where}"
+    return f"{said(hold.decision)} {by_words(hold.decision)}"
 
+
+def ends(hold: HoldView) -> str:
+    """Say what happens at the end of the time that people have: `Rejects itself in`."""
+    match hold.ruling.on_silence:
+        case "approve":
+            return "Approves itself in"
+        case "answer":
+            return "Answers itself in"
+        case "fail":
+            return "Run fails in"
+        case "cancel":
+            return "Run stops in"
+        case _:
+            by_kind = {"approval": "Rejects itself in", "in_doubt": "Is declined in"}
+            return by_kind.get(hold.kind, "Continues without an answer in")
+
+
+def by_words(decision: Decision) -> str:
+    """Say who decided, when and where: `by jonas, 16 Nov 2026, 09:14 UTC, web`."""
+    at = clock(moment(decision.at))
+    if decision.by.kind == "clock":
+        return at
+    stands = f" for {inline(decision.of)}" if decision.of else ""
+    where = CHANNELS.get(decision.channel, decision.channel)
+    return ", ".join(part for part in (f"by {inline(str(decision.by))}{stands}", at, where) if part)
+
+
+def silence_words(verdict: Expired) -> str:
+    """Say what nobody's decision has led to."""
+    return {
+        "approve": "Nobody decided in time, so it was approved, as its rule says.",
+        "answer": "Nobody answered in time, so its default is the answer.",
+        "fail": "Nobody decided in time, so the run has failed, as its rule says.",
+        "cancel": "Nobody decided in time, so the run was stopped, as its rule says.",
+    }.get(verdict.silence, "Nobody decided in time, so it was rejected.")
+
+
+def asked(hold: HoldView) -> str:
+    """Say whom a hold asks."""
+    return inline(name_approvers(hold.approvers))
+
+
+def outcome_words(hold: HoldView, before: HoldView) -> str:
+    """Say what a decision has done."""
+    if hold.status != "open":
+        edited = hold.version > before.version
+        return f"{decided(hold)}{' with changes' if edited else ''}."
+    if hold.version > before.version and not hold.votes:
+        return f"Changed. Now it asks {asked(hold)}."
+    yes = [vote for vote in hold.votes if isinstance(vote.verdict, Approved)]
+    if len(yes) < len(hold.votes):
+        return f"Your no is counted: {len(hold.votes) - len(yes)} of {hold.reject_quorum}."
+    return f"Your yes is counted: {len(yes)} of {hold.quorum}."
+
+
+def too_late(error: SaysoError, me: Principal) -> str:
+    """Say why a decision does not count any more, and whose stands."""
+    decision: Decision | None = getattr(error, "decision", None)
+    if isinstance(error, NotWhatWasShown):
+        return "This request was changed after you had opened it. Look at it again."
+    if isinstance(error, HoldExpired):
+        return "Too late: the time for this request is over."
+    if decision is None:
+        return "Too late: the run that asks has ended."
+    if decision.by == me:
+        return f"You have {decision.word} this already, {clock(moment(decision.at))}."
+    return f"{inline(str(decision.by))} has {decision.word} this already, {by_when(decision)}."
+
+
+def by_when(decision: Decision) -> str:
+    """Say when and where something was decided."""
+    where = CHANNELS.get(decision.channel, decision.channel)
+    return ", ".join(part for part in (clock(moment(decision.at)), where) if part)
+
+
+def exact(text: object) -> str:
+    """Give any text in one line, with nothing in it that hides or moves."""
+    return inline(str(text))
+
+
+def lines(text: str) -> str:
+    """Give any text with its lines, and with nothing in it that hides or moves."""
+    return "\n".join(show(text).rows)
+
+
+def pretty(value: Any) -> str:
+    """Give any JSON value as text to look at."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def raw_json(data: Any) -> Any:
+    """Parse JSON bytes that we have written ourselves."""
+    return None if data is None else decode_value(bytes(data))
+
+
+SAID = {
+    "handed-over": "Handed over.",
+    "stopped": "The run is stopped.",
+}
+"""What a page says after a form that leads away from what it was about."""
+CHANNELS = {
+    "web": "web",
+    "http": "API",
+    "cli": "command line",
+    "library": "a program",
+    "clock": "",
+    "slack": "Slack",
+    "engine": "",
+}
 
 FILTERS: dict[str, Any] = {
     "clock": clock,
+    "exact": exact,
     "iso": iso,
     "kind_word": kind_word,
+    "lines": lines,
+    "moment": moment,
+    "pretty": pretty,
+    "raw_json": raw_json,
     "seconds": seconds,
 }
 GLOBALS: dict[str, Any] = {
-    "time_left": time_left,
-    "risk_bars": risk_bars,
+    "asked": asked,
+    "by_words": by_words,
     "decided": decided,
+    "ends": ends,
+    "risk_bars": risk_bars,
     "said": said,
     "lasting": lasting,
     "outcome_line": outcome_line,
+    "silence_words": silence_words,
+    "time_left": time_left,
     "SOON_S": SOON_S,
 }
