@@ -110,14 +110,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a token for somebody else is taken",
-        file="server/jwt.py",
-        old='                aud={"essential": True, "value": self._audience},\n',
+        file="server/issuer.py",
+        old='                aud={"essential": True, "value": audience},\n',
         new="",
         test=_DOOR + "test_a_token_that_is_not_good_lets_nobody_in[another audience]",
     ),
     Mutant(
         name="an older token brings roles back",
-        file="server/jwt.py",
+        file="server/issuer.py",
         old="                if last is not None and issued <= last.iat:",
         new="                if False and last is not None:",
         test=_DOOR + "test_roles_come_from_the_newest_token",

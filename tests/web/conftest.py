@@ -64,11 +64,13 @@ def open_pages() -> Any:
     from sayso.server.app import create_app
 
     @asynccontextmanager
-    async def opened(*, ways: Any = (), public_url: Any = None, **options: Any) -> Any:
+    async def opened(
+        *, ways: Any = (), public_url: Any = None, provider: Any = None, **options: Any
+    ) -> Any:
         async with service(**options) as inner:
             if ways or public_url:
                 inner.app = create_app(inner.sayso, ways=ways, public_url=public_url)
-            add_pages(inner.app)
+            add_pages(inner.app, provider=provider and provider(inner.sayso))
             yield Pages(inner)
 
     return opened

@@ -44,6 +44,8 @@ class Grant(NamedTuple):
     scopes: tuple[str, ...] | None
     """None: it did not say, which means those that were asked for."""
     lifetime_s: int | None
+    id_token: str | None = None
+    """Who has signed in, as an OpenID provider says; read by whoever verifies it."""
 
 
 async def ask(provider: OAuthProvider, form: dict[str, str]) -> Grant:
@@ -111,6 +113,7 @@ def _read(provider: OAuthProvider, answer: dict[str, Any]) -> Grant:
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise _unusable(provider, "it is of a type other than Bearer")
     access, refresh = answer.get("access_token"), answer.get("refresh_token")
+    who = answer.get("id_token")
     if not _is_token(access) or not (refresh is None or _is_token(refresh)):
         raise _unusable(provider, "it cannot be sent as a header")
     scope = answer.get("scope")
@@ -121,6 +124,7 @@ def _read(provider: OAuthProvider, answer: dict[str, Any]) -> Grant:
         refresh_token=refresh,
         scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
         lifetime_s=_lifetime(provider, answer.get("expires_in")),
+        id_token=who if _is_token(who) else None,
     )
 
 

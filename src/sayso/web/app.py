@@ -10,6 +10,7 @@ from sayso.web import (
     decide,
     decided,
     inbox,
+    oidc,
     rules,
     runs,
     session_list,
@@ -18,22 +19,28 @@ from sayso.web import (
 )
 from sayso.web.tries import Tries
 
+_PARTS = (
+    asset,
+    inbox,
+    decide,
+    runs,
+    decided,
+    audit,
+    rules,
+    settings,
+    session_list,
+    sign_in,
+    oidc,
+)
 
-def add_pages(app: FastAPI) -> FastAPI:
-    """Put the inbox on an application that `create_app` has made; give it back."""
-    app.state.oidc = None
+
+def add_pages(app: FastAPI, *, provider: oidc.Oidc | None = None) -> FastAPI:
+    """Put the inbox on an application that `create_app` has made; give it back.
+
+    `provider` is where people sign in, beside what they sign in with here.
+    """
+    app.state.oidc = provider
     app.state.tries = Tries()
-    for part in (
-        asset,
-        inbox,
-        decide,
-        runs,
-        decided,
-        audit,
-        rules,
-        settings,
-        session_list,
-        sign_in,
-    ):
+    for part in _PARTS:
         app.include_router(part.router)
     return app

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from sayso.errors import NotAllowed
 from sayso.web.origin import is_secure
-from sayso.web.word import is_word, make_word
+from sayso.web.word import is_word, make_word, sign
 
 COOKIE = "sayso_before"
 LASTS_S = 3600
@@ -24,6 +24,10 @@ class Before(msgspec.Struct, frozen=True):
     """A browser before it signs in."""
 
     secret: str
+
+    def sign(self, text: str) -> str:
+        """Sign something that this browser brings back."""
+        return sign(self.secret, text)
 
     def word(self) -> str:
         """Give the word that its form carries."""

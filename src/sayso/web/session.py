@@ -224,6 +224,8 @@ async def signed_in(
 ) -> Response:
     """Have an answer sign a browser in: with a new session, and an end to the one it had."""
     caller.need("read")
+    if not (await sayso_of(request).people.authority(caller.project, caller.by)).active:
+        raise NotAllowed("whoever keeps the people of this project has put you out")
     sessions = Sessions(sayso_of(request).store)
     before = await sessions.find(request.cookies.get(cookie_of(request), ""))
     agent = request.headers.get("user-agent", "")

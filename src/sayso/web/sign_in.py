@@ -55,7 +55,7 @@ async def sign_in(request: Request) -> Response:
     if before is None:
         return sign_in_page(request, there, said="Your browser has kept no cookie: try again.")
     before.check(str(form.get("word", "")))
-    tries, peer = cast("Tries", request.app.state.tries), _peer(request)
+    tries, peer = cast("Tries", request.app.state.tries), peer_of(request)
     if tries.is_over(peer):
         said = "Too many tokens that were not good came from your address: wait a minute."
         return sign_in_page(request, there, said=said, status=TOO_MANY)
@@ -150,5 +150,6 @@ def _used(request: Request) -> Response:
     return problem_page(request, describe(Unauthenticated(said)))
 
 
-def _peer(request: Request) -> str:
+def peer_of(request: Request) -> str:
+    """Give the address that a request is from."""
     return "" if request.client is None else request.client.host
