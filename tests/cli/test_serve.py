@@ -10,7 +10,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
+from sayso.cli import main
 from tests.cli.conftest import PATIENCE_S, SAYSO, environment
 
 OPENED = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
@@ -64,3 +66,22 @@ def test_the_link_that_is_printed_and_opened_leads_into_the_inbox(served: Served
         assert time.monotonic() < give_up, "no browser was opened"
         time.sleep(0.05)
     assert served.opened.read_text() == served.link
+
+
+def test_options_for_an_issuer_go_together(tmp_path: Path) -> None:
+    secret, empty = tmp_path / "secret", tmp_path / "empty"
+    secret.write_text("s3cret\n")
+    empty.write_text("\n")
+    issuer = ("--oidc-issuer", "https://id.example.com")
+    for options, said in [
+        (issuer, "goes with"),
+        (("--oidc-audience", "x"), "goes with"),
+        (("--oidc-client-id", "x"), "goes with"),
+        ((*issuer, "--oidc-audience", "x", "--oidc-client-secret-file", secret), "goes with"),
+        ((*issuer, "--oidc-client-id", "x", "--oidc-client-secret-file", empty), "no secret"),
+        (("--oidc-issuer", "http://id.example.com", "--oidc-client-id", "x"), "https"),
+    ]:
+        done = CliRunner().invoke(main, ["serve", "--port", "0", *map(str, options)])
+
+        assert done.exit_code == 2
+        assert said in done.stderr

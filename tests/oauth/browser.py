@@ -21,8 +21,8 @@ class Site:
         self.user = user
         self.keys = KeyRing.load(env={"SAYSO_KEYS": new_key()})
 
-    def client(self, *, secret="s3cret-of-sayso", **changes):
-        """Register Sayso and make a client of it."""
+    def register(self, back, secret="s3cret-of-sayso"):
+        """Register Sayso, and give its id and its secret."""
         client_id = f"sayso-{secrets.token_hex(4)}"
         registered = self.server.models.Client(
             client_id=client_id,
@@ -30,13 +30,21 @@ class Site:
             client_name="Sayso",
             # A name that it does not trust: it asks for consent.
             client_uri="https://agent.example",
-            redirect_uris=[BACK],
+            redirect_uris=[back],
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],
             token_endpoint_auth_method="client_secret_basic" if secret else "none",
             scope=["openid", "profile", "email"],
         )
         self.server.backend.save(registered)
+        # Whom its ID tokens are for.
+        registered.audience = [registered]
+        self.server.backend.save(registered)
+        return client_id, secret
+
+    def client(self, *, secret="s3cret-of-sayso", **changes):
+        """Register Sayso and make a client of it."""
+        client_id, _ = self.register(BACK, secret)
         return OAuthClient(
             OAuthProvider(
                 "iam",

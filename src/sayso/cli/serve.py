@@ -7,12 +7,13 @@ import sys
 import webbrowser
 from socket import socket
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sayso.app import Sayso
 from sayso.cli.imported import APP
+from sayso.cli.oidc import oidc_options, read_oidc
 from sayso.cli.opened import Place, default_store, store_option
 from sayso.domain.value import Principal
 from sayso.errors import BadSetup
@@ -35,9 +36,7 @@ _NEAR = ("127.0.0.1", "::1", "localhost")
 @click.option("--public-url", help="The address that people reach it by, behind a proxy.")
 @click.option("--user", help="Who the local token is of; else who you are on this machine.")
 @click.option("--project", default="default", show_default=True, help="Of whoever comes so.")
-@click.option("--oidc-issuer", help="Take the tokens of this OpenID Connect issuer.")
-@click.option("--oidc-audience", help="Those that are made for this audience.")
-@click.option("--oidc-roles", metavar="CLAIM", help="The claim that has people's roles.")
+@oidc_options
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -51,9 +50,7 @@ def serve(
     public_url: str | None,
     user: str | None,
     project: str,
-    oidc_issuer: str | None,
-    oidc_audience: str | None,
-    oidc_roles: str | None,
+    **oidc: Any,
 ) -> None:
     """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
 
@@ -66,6 +63,7 @@ def serve(
       sayso serve pay:app
       sayso serve pay:app --port 80 --host 0.0.0.0 --public-url https://pay.example.com
       sayso serve pay:app --oidc-issuer https://id.example.com --oidc-audience sayso
+      sayso serve pay:app --oidc-issuer https://id.example.com --oidc-client-id sayso-inbox
     """  # noqa: D301
     try:
         from sayso.server.app import create_app
@@ -86,23 +84,13 @@ def serve(
     if host in _NEAR:
         local = LocalWay(Principal(id=user or getpass.getuser()), project)
         ways.append(local)
-    if oidc_issuer or oidc_audience:
-        from sayso.server.jwt import JwtWay
-
-        if not (oidc_issuer and oidc_audience):
-            raise click.UsageError("--oidc-issuer and --oidc-audience go together")
-        ways.append(
-            JwtWay(
-                sayso,
-                issuer=oidc_issuer,
-                audience=oidc_audience,
-                project=project,
-                roles_claim=oidc_roles,
-            )
-        )
+    way, provider = read_oidc(sayso, project=project, **oidc)
+    if way is not None:
+        ways.append(way)
     sock = bind(host, port)
     _say_where(sock, local, opens=opens)
-    if not run(add_pages(create_app(sayso, ways=ways, public_url=public_url)), sock):
+    served = create_app(sayso, ways=ways, public_url=public_url)
+    if not run(add_pages(served, provider=provider), sock):
         ctx.exit(NOT_STARTED)
 
 

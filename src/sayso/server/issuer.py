@@ -27,7 +27,11 @@ from sayso.server.caller import SCOPES, Caller
 
 log = logging.getLogger("sayso")
 
-ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA", "Ed25519"]
+ALGORITHMS = [
+    *(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)),
+    "EdDSA",
+    "Ed25519",
+]
 """Those with a public key only: with a shared one, whoever verifies could also make."""
 LEEWAY_S = 30
 KEYS_GOOD_S = 3600.0
