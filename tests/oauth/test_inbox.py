@@ -42,7 +42,7 @@ async def test_a_person_signs_in_at_a_real_provider(site, answer, status):
             client_id=client_id,
             client_secret=secret,
         )
-        app = add_pages(create_app(sayso), provider=provider)
+        app = add_pages(create_app(sayso), at=provider)
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=app), base_url=HERE
         ) as client:

@@ -70,7 +70,7 @@ def open_pages() -> Any:
         async with service(**options) as inner:
             if ways or public_url:
                 inner.app = create_app(inner.sayso, ways=ways, public_url=public_url)
-            add_pages(inner.app, provider=provider and provider(inner.sayso))
+            add_pages(inner.app, at=provider and provider(inner.sayso))
             yield Pages(inner)
 
     return opened

@@ -90,7 +90,7 @@ def serve(
     sock = bind(host, port)
     _say_where(sock, local, opens=opens)
     served = create_app(sayso, ways=ways, public_url=public_url)
-    if not run(add_pages(served, provider=provider), sock):
+    if not run(add_pages(served, at=provider), sock):
         ctx.exit(NOT_STARTED)
 
 

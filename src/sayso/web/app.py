@@ -11,6 +11,7 @@ from sayso.web import (
     decided,
     inbox,
     oidc,
+    provider,
     rules,
     runs,
     session_list,
@@ -31,15 +32,16 @@ _PARTS = (
     session_list,
     sign_in,
     oidc,
+    provider,
 )
 
 
-def add_pages(app: FastAPI, *, provider: oidc.Oidc | None = None) -> FastAPI:
+def add_pages(app: FastAPI, *, at: oidc.Oidc | None = None) -> FastAPI:
     """Put the inbox on an application that `create_app` has made; give it back.
 
-    `provider` is where people sign in, beside what they sign in with here.
+    `at` is where people sign in, beside what they sign in with here.
     """
-    app.state.oidc = provider
+    app.state.oidc = at
     app.state.tries = Tries()
     for part in _PARTS:
         app.include_router(part.router)

@@ -15,6 +15,7 @@ from sayso.domain.hold import Approved, Decision, Expired, name_approvers
 from sayso.domain.value import Principal
 from sayso.errors import HoldExpired, NotWhatWasShown, SaysoError
 from sayso.store.views import HoldView, moment
+from sayso.web.scope import scope_rows
 
 SOON_S = 20 * 60
 """From here on a deadline is drawn as near."""
@@ -231,5 +232,6 @@ GLOBALS: dict[str, Any] = {
     "outcome_line": outcome_line,
     "silence_words": silence_words,
     "time_left": time_left,
+    "scope_rows": scope_rows,
     "SOON_S": SOON_S,
 }
