@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sayso import (
     Agent,
@@ -30,6 +30,7 @@ from sayso import (
 )
 from sayso.agents.oauth_provider import OAuthProvider
 from sayso.store.base import Entry
+from sayso.store.journal import decode
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.kit import PATIENCE_S, Place, finished, held, suspended
 
@@ -37,6 +38,8 @@ from . import table
 
 # Nothing is swept unless the test says so.
 STILL = Bounds(look_s=3600.0, backoff_s=0.01, backoff_max_s=0.05)
+CHANGES_NOTHING = frozenset({"list", "export", "sign_in_url"})
+"""What leaves no entry even where it is allowed."""
 
 
 @dataclass
@@ -46,6 +49,9 @@ class Case:
     run: RunHandle
     hold: HoldView | None = None
     extra: Any = None
+
+
+Staged = TypeVar("Staged", bound="Stage")
 
 
 class Stage:
@@ -264,7 +270,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(place: Place, relation: str, state: str) -> AsyncIterator[Stage]:
+async def stage(
+    place: Place, relation: str, state: str, kind: type[Staged]
+) -> AsyncIterator[Staged]:
     """Open a stage for one relation and one state."""
     lost = [False]
 
@@ -319,7 +327,7 @@ async def stage(place: Place, relation: str, state: str) -> AsyncIterator[Stage]
         *agents, policy=Policy(*rules), bounds=STILL, tools=[look], providers=[provider]
     ) as app:
         await introduce(app, place)
-        yield Stage(place, app, state, lost)
+        yield kind(place, app, state, lost)
 
 
 async def introduce(app: Sayso, place: Place) -> None:
@@ -337,3 +345,37 @@ async def introduce(app: Sayso, place: Place) -> None:
         if when != "over":
             since = later if when == "later" else None
             await app.people.stand_in(who, of=of, until="30w", since=since)
+
+
+async def play(there: Stage, cell: table.Cell) -> list[str]:
+    """Play a cell; say what was wrong: what came of it, or what a refusal has left behind."""
+    case = there.left or await there.case(cell.relation)
+    there.left = None
+    await there.news()
+    before = await there.shelf(), there.place.world.effects()
+
+    found = await there.act(cell, case)
+
+    wrong = [] if found == cell.expected else [f"{cell}: {found}, not {cell.expected}"]
+    news = await there.news()
+    if cell.expected in (table.OK, "absent"):
+        quiet = cell.verb in CHANGES_NOTHING or cell.relation == "grant"
+        done_before = cell.verb == "cancel" and cell.state == "cancelled"
+        if not (news or quiet or done_before) and not wrong:
+            wrong.append(f"{cell}: it was allowed, and nothing happened")
+        if not news and not wrong and cell.relation not in ("grant", "none"):
+            there.left = case
+        return wrong
+    if found == "HoldExpired" and news:
+        # Whoever comes too late is told by the clock, which has the last word on the way.
+        first = decode(news[0])
+        settled = getattr(first, "decision", None)
+        if settled is None or settled.by.kind != "clock":
+            wrong.append(f"{cell}: a refusal that did {type(first).__name__}")
+    elif news:
+        wrong.append(f"{cell}: a refusal that did {[type(decode(one)).__name__ for one in news]}")
+    else:
+        there.left = case
+    if (await there.shelf(), there.place.world.effects()) != before:
+        wrong.append(f"{cell}: a refusal that changed a record, or ran something")
+    return wrong

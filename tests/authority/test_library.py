@@ -16,16 +16,11 @@ import pytest
 from sayso import Sayso
 from sayso.engine.grants import Grants
 from sayso.engine.people import People
-from sayso.store.journal import decode
 from sayso.store.keyring import VARIABLE, new_key
 from tests.engine.kit import Place
 
 from . import table
-from .stage import Stage, stage
-
-CHANGES_NOTHING = frozenset({"list", "export", "sign_in_url"})
-"""What leaves no entry even where it is allowed."""
-
+from .stage import Stage, play, stage
 
 @pytest.mark.parametrize("relation, state", table.places())
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -38,43 +33,10 @@ async def test_everybody_may_do_what_the_table_says_and_nothing_else(
         # The rules are the same code on every store: enough to see that the file holds to them.
         mine = [one for one in mine if one.verb in ("approve", "reassign", "undo", "cancel")]
     wrong: list[str] = []
-    async with stage(Place(kind, tmp_path), relation, state) as there:
+    async with stage(Place(kind, tmp_path), relation, state, Stage) as there:
         for cell in sorted(mine, key=lambda one: one.expected == table.OK):
-            wrong += await _try(there, cell)
+            wrong += await play(there, cell)
     assert not wrong, f"{len(wrong)} of {len(mine)}:\n" + "\n".join(wrong)
-
-
-async def _try(there: Stage, cell: table.Cell) -> list[str]:
-    case = there.left or await there.case(cell.relation)
-    there.left = None
-    await there.news()
-    before = await there.shelf(), there.place.world.effects()
-
-    found = await there.act(cell, case)
-
-    wrong = [] if found == cell.expected else [f"{cell}: {found}, not {cell.expected}"]
-    news = await there.news()
-    if cell.expected in (table.OK, "absent"):
-        quiet = cell.verb in CHANGES_NOTHING or cell.relation == "grant"
-        done_before = cell.verb == "cancel" and cell.state == "cancelled"
-        if not (news or quiet or done_before) and not wrong:
-            wrong.append(f"{cell}: it was allowed, and nothing happened")
-        if not news and not wrong and cell.relation not in ("grant", "none"):
-            there.left = case
-        return wrong
-    if found == "HoldExpired" and news:
-        # Whoever comes too late is told by the clock, which has the last word on the way.
-        first = decode(news[0])
-        settled = getattr(first, "decision", None)
-        if settled is None or settled.by.kind != "clock":
-            wrong.append(f"{cell}: a refusal that did {type(first).__name__}")
-    elif news:
-        wrong.append(f"{cell}: a refusal that did {[type(decode(one)).__name__ for one in news]}")
-    else:
-        there.left = case
-    if (await there.shelf(), there.place.world.effects()) != before:
-        wrong.append(f"{cell}: a refusal that changed a record, or ran something")
-    return wrong
 
 
 def test_the_table_has_the_cells_that_it_should_have() -> None:

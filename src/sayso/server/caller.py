@@ -37,6 +37,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """What kind of credential it was: `token`, `jwt`, `local` or `session`."""
 
     def __post_init__(self) -> None:
+        if self.by.kind == "clock":
+            raise BadValue("nobody bears a credential of the clock: what it does is nobody's doing")
         if self.by.kind == "agent" and not self.scopes <= AGENT_SCOPES:
             raise BadValue(f"{self.by} is an agent: its credential can only start and read")
 
