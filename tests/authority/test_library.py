@@ -22,6 +22,7 @@ from tests.engine.kit import Place
 from . import table
 from .stage import Stage, play, stage
 
+
 @pytest.mark.parametrize("relation, state", table.places())
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_everybody_may_do_what_the_table_says_and_nothing_else(
