@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+_FOREIGN = "server/test_foreign.py::"
+
 MUTANTS = (
     Mutant(
         name="a chat's stream outlives its credential",
@@ -87,9 +89,16 @@ MUTANTS = (
     Mutant(
         name="a chat that was archived is told from one that never was",
         file="server/chat_talk.py",
-        old="    except RunArchived:\n        return None, False\n",
-        new="    except UnknownRun:\n        return None, False\n",
+        old="    except RunArchived as error:\n",
+        new="    except UnknownRun as error:\n",
         test="server/test_chat_guards.py::test_a_chat_that_was_archived_is_one_that_does_not_exist",
+    ),
+    Mutant(
+        name="a chat has another name if a run of another project was archived",
+        file="server/chat_talk.py",
+        old="        return None, error.project != project\n",
+        new="        return None, False\n",
+        test=_FOREIGN + "test_a_thread_of_an_archived_run_is_told_apart_only_in_its_own_project",
     ),
     Mutant(
         name="a hold that was archived is told from one that never was",

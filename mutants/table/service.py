@@ -7,6 +7,8 @@ from mutants.mutant import Mutant
 _RUNS = "server/test_runs.py::"
 _DOOR = "server/test_door.py::"
 _ROUTES = "server/test_routes.py::"
+_FOREIGN = "server/test_foreign.py::"
+_MATRIX = "server/test_matrix.py::test_everybody_is_answered_as_the_table_says"
 _HOOKS = "notify/test_webhook.py::"
 
 MUTANTS = (
@@ -44,6 +46,27 @@ MUTANTS = (
         old="        if found is None or found.project != self.project:",
         new="        if found is None:",
         test=_ROUTES + "test_what_is_of_another_project_answers_as_what_is_not_there",
+    ),
+    Mutant(
+        name="a hold of an archived run of another project is told from none",
+        file="engine/window.py",
+        old="        with suppress(RunArchived):\n            if place",
+        new="        with suppress():\n            if place",
+        test=_FOREIGN + "test_what_is_of_another_project_is_what_does_not_exist[archived]",
+    ),
+    Mutant(
+        name="an archived run of another project is no thread here",
+        file="engine/desk.py",
+        old="            if error.project == project:\n                raise\n",
+        new="            if error.project:\n                raise\n",
+        test=_FOREIGN + "test_what_is_of_another_project_is_what_does_not_exist[archived]",
+    ),
+    Mutant(
+        name="the clock has a credential",
+        file="server/caller.py",
+        old='        if self.by.kind == "clock":',
+        new="        if False:",
+        test="authority/test_http.py::test_nobody_bears_a_credential_of_the_clock",
     ),
     Mutant(
         name="an approver sees the conversation",

@@ -201,6 +201,8 @@ class RunArchived(Refused):
     run_id: str
     file: str
     """The path of the archive."""
+    project: str
+    """Whose it was: to any other project it is no run at all."""
 
 
 class TooManyCommands(Refused):

@@ -139,7 +139,7 @@ async def test_an_archived_run_says_where_it_is_and_never_begins_again(kept, tmp
         ):
             with pytest.raises(RunArchived, match="was archived to") as refusal:
                 await attempt
-            assert refusal.value.file == done.files[0]
+            assert (refusal.value.file, refusal.value.project) == (done.files[0], "default")
         await refused(RunArchived, store.append(write(key.run_id, project="default")))
         await refused(RunArchived, store.append(write("run_new", project="default", thread="talk")))
         retried = await app.start(

@@ -32,6 +32,7 @@ from sayso.errors import (
     BadValue,
     KeyReused,
     NotAllowed,
+    RunArchived,
     RunExists,
     RunWaiting,
     ThreadBusy,
@@ -322,10 +323,15 @@ class Desk:
     async def _previous(self, project: str, thread: str | None, by: Principal) -> str:
         if thread is None:
             return ""
-        row = await self._parts.store.thread(project, thread)
-        if row is None and is_run_id(thread):
-            # A thread may be named by the run that it began with.
-            row = await self._parts.store.load(thread)
+        try:
+            row = await self._parts.store.thread(project, thread)
+            if row is None and is_run_id(thread):
+                # A thread may be named by the run that it began with.
+                row = await self._parts.store.load(thread)
+        except RunArchived as error:
+            if error.project == project:
+                raise
+            return ""
         if row is None or row.project != project:
             return ""
         await self._parts.records.owning(await self._parts.ledger.read(row), by)

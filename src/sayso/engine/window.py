@@ -224,8 +224,9 @@ class Window:
     async def _hold(self, name: str) -> HoldFound:
         place = read_id("hold", name)
         found = None
-        if place is not None and is_run_id(place[0]):
-            found = await self._parts.store.hold(*place)
+        with suppress(RunArchived):
+            if place is not None and is_run_id(place[0]):
+                found = await self._parts.store.hold(*place)
         if found is None or found.project != self.project:
             raise UnknownHold(f"there is no hold {name!r}")
         return found

@@ -291,8 +291,8 @@ async def _find(
         if row is None and is_run_id(thread):
             # A thread may be named by the run that it began with.
             row = await app.store.load(thread)
-    except RunArchived:
-        return None, False
+    except RunArchived as error:
+        return None, error.project != project
     if row is None or row.project != project:
         return None, True
     return row, has_started(who, await _read(app, row))

@@ -93,6 +93,7 @@ class Archives(Protocol):
         ...
 
 
-def archived(run_id: str, file: str) -> NoReturn:
+def archived(run_id: str, file: str, project: str) -> NoReturn:
     """Raise `RunArchived`."""
-    raise RunArchived(f"{run_id!r} was archived to {file!r}", run_id=run_id, file=file)
+    said = f"{run_id!r} was archived to {file!r}"
+    raise RunArchived(said, run_id=run_id, file=file, project=project)

@@ -32,7 +32,9 @@ _KEYS = """
 select x.project, x.key, x.digest, r.id, x.seq from runs r join keys x on x.run = r.k
 where r.id = any(%s::text[]) order by x.project, x.key
 """
-_FILE = "select a.file from archived r join archives a on a.n = r.archive where r.id = %s"
+_FILE = """
+select a.file, r.project from archived r join archives a on a.n = r.archive where r.id = %s
+"""
 _THREAD = """
 select r.id, a.file from archived r join archives a on a.n = r.archive
 where r.project = %s and r.thread = %s limit 1
@@ -78,10 +80,10 @@ class PostgresArchives:
 
     async def check_run(self, run_id: str) -> None:
         """Raise `RunArchived` if a run has left."""
-        for (file,) in await self._read(_FILE, (run_id,)):
-            archived(run_id, file)
+        for file, project in await self._read(_FILE, (run_id,)):
+            archived(run_id, file, project)
 
     async def check_thread(self, project: str, thread: str) -> None:
         """Raise `RunArchived` if the runs of a thread have left."""
         for run_id, file in await self._read(_THREAD, (project, thread)):
-            archived(run_id, file)
+            archived(run_id, file, project)

@@ -122,7 +122,7 @@ def _refuse(doc: Doc, answer: dict[str, Any], name: str) -> None:
         case "SY004":
             check_item(write, write.items[facts.which], facts.rev)
         case "SY009":
-            archived(facts.run_id, facts.file)
+            archived(facts.run_id, facts.file, write.project)
         case _:
             return
 

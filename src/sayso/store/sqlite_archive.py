@@ -59,7 +59,9 @@ _KEYS = """
 select x.project, x.key, x.digest, r.id, x.seq from runs r join keys x on x.run = r.k
 where r.id in ({}) order by x.project, x.key
 """
-_FILE = "select a.file from archived r join archives a on a.n = r.archive where r.id = ?"
+_FILE = """
+select a.file, r.project from archived r join archives a on a.n = r.archive where r.id = ?
+"""
 _THREAD = """
 select r.id, a.file from archived r join archives a on a.n = r.archive
 where r.project = ? and r.thread = ? limit 1
@@ -125,13 +127,13 @@ class ArchiveReader:
 
     def check_run(self, run_id: str) -> None:
         """Raise `RunArchived` if a run has left."""
-        for (file,) in self._all(_FILE, (run_id,)):
-            archived(run_id, file)
+        for file, project in self._all(_FILE, (run_id,)):
+            archived(run_id, file, project)
 
     def check_thread(self, project: str, thread: str) -> None:
         """Raise `RunArchived` if the runs of a thread have left."""
         for run_id, file in self._all(_THREAD, (project, thread)):
-            archived(run_id, file)
+            archived(run_id, file, project)
 
     def _all(self, sql: str, bindings: tuple[Any, ...]) -> builtins.list[tuple[Any, ...]]:
         return cast("Any", self._conn.execute(sql, bindings).fetchall())
