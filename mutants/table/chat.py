@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _FOREIGN = "server/test_foreign.py::"
+_SOCKET = "server/test_chat_socket.py::"
 
 MUTANTS = (
     Mutant(
@@ -24,9 +25,8 @@ MUTANTS = (
     Mutant(
         name="a chat does what it has no stream to tell of",
         file="server/chat.py",
-        old="        # Whoever is not told what came of it would do it again.\n"
-        "        request.app.state.streams.check()\n",
-        new="        pass\n",
+        old='seat_of(request, caller, wanted=mode != "answer")',
+        new="seat_of(request, caller, wanted=False)",
         test="server/test_chat_guards.py::test_nothing_is_done_for_one_reader_too_many",
     ),
     Mutant(
@@ -61,15 +61,15 @@ MUTANTS = (
     Mutant(
         name="a server has any number of connections",
         file="server/chat_socket.py",
-        old='if getattr(state, "sockets", 0) >= CONNECTIONS_MAX:',
-        new="if False:",
-        test="server/test_chat_socket.py::test_a_server_has_so_many_connections",
+        old="        seat = state.sockets.take(caller)",
+        new="        seat = Seats(1).take(caller)",
+        test=_SOCKET + "test_a_server_has_so_many_connections_and_so_many_of_each[seats0]",
     ),
     Mutant(
         name="answers over sockets are not counted",
         file="server/chat_socket.py",
-        old="    streams.check()\n    streams.open += 1\n",
-        new="    streams.open += 1\n",
+        old="            with self._streams.take(caller):",
+        new="            with Seats(1).take(caller):",
         test="server/test_chat_socket.py::test_answers_are_counted_with_all_other_streams",
     ),
     Mutant(

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 _RUNS = "server/test_runs.py::"
 _DOOR = "server/test_door.py::"
 _ROUTES = "server/test_routes.py::"
+_SEAT = "server/test_seat.py::"
 _FOREIGN = "server/test_foreign.py::"
 _MATRIX = "server/test_matrix.py::test_everybody_is_answered_as_the_table_says"
 _HOOKS = "notify/test_webhook.py::"
@@ -60,6 +61,34 @@ MUTANTS = (
         old="            if error.project == project:\n                raise\n",
         new="            if error.project:\n                raise\n",
         test=_FOREIGN + "test_what_is_of_another_project_is_what_does_not_exist[archived]",
+    ),
+    Mutant(
+        name="one caller has all seats",
+        file="server/seat.py",
+        old=" or self._of[who] >= self._each:",
+        new=":",
+        test=_SEAT + "test_there_are_so_many_over_all_and_so_many_of_each",
+    ),
+    Mutant(
+        name="there are any number of seats",
+        file="server/seat.py",
+        old="if self.open >= self._most or ",
+        new="if ",
+        test=_SEAT + "test_those_who_come_at_once_do_not_get_more_than_there_are",
+    ),
+    Mutant(
+        name="who is gone before the first frame keeps the seat",
+        file="server/seat.py",
+        old="        finally:\n            self._seat.leave()\n",
+        new="        finally:\n            pass\n",
+        test=_SEAT + "test_whoever_is_gone_before_the_first_frame_has_left",
+    ),
+    Mutant(
+        name="a request that is refused keeps its seat",
+        file="server/seat.py",
+        old="        if not self._kept:",
+        new="        if False:",
+        test=_SEAT + "test_a_seat_is_left_however_it_ends[GET-/v1/chat/c/stream-None-204]",
     ),
     Mutant(
         name="the clock has a credential",

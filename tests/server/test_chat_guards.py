@@ -15,7 +15,7 @@ from sayso.errors import StoreError
 from sayso.server import chat
 from sayso.server.chat_talk import _key
 from sayso.server.door import Door, TokenWay
-from sayso.server.stream import Streams
+from sayso.server.seat import Seats
 from sayso.server.token import Token, Tokens
 from sayso.testing import ScriptedModel, call, say
 from tests.server.test_chat import Desk, Json, answered, desk, kinds, read, said
@@ -217,7 +217,7 @@ async def test_nothing_is_done_for_one_reader_too_many(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         page = await here.held("c", "pay 200 jiro")
         yes = answered("c", page, True)
-        here.state.state.streams = Streams(0)
+        here.state.state.streams = Seats(0)
 
         for body in (said("d", "hello"), said("c", "stop", id="u2"), yes):
             assert (await here.refused(body))[0] == 503

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection
 
 from sayso.errors import StoreError
 from sayso.server import chat_socket
-from sayso.server.stream import Streams
+from sayso.server.seat import Seats
 from tests.engine.kit import until
 from tests.server.test_chat import Desk, Json, answered, desk, kinds, said
 from tests.server.test_chat_guards import revoke, token
@@ -226,17 +226,18 @@ async def test_who_is_only_told_is_told_while_the_credential_lasts(
         assert here.state.state.streams.open == 0
 
 
-async def test_a_server_has_so_many_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("seats", [Seats(1), Seats(5, each=1)])
+async def test_a_server_has_so_many_connections_and_so_many_of_each(
+    tmp_path: Path, seats: Seats
 ) -> None:
-    monkeypatch.setattr(chat_socket, "CONNECTIONS_MAX", 1)
     async with desk(tmp_path) as here:
+        here.state.state.sockets = seats
         async with linked(here):
             async with linked(here) as second:
                 with pytest.raises(websockets.ConnectionClosed):
                     await second.read("r1")
             assert second._link.close_code == 1013
-        await until(lambda: here.state.state.sockets == 0)
+        await until(lambda: here.state.state.sockets.open == 0)
         async with linked(here) as third:
             await third.send("send", "r1", **said("c", "hello"))
             assert (await third.read("r1"))[-1]["type"] == "finish"
@@ -244,7 +245,7 @@ async def test_a_server_has_so_many_connections(
 
 async def test_answers_are_counted_with_all_other_streams(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
-        here.state.state.streams = streams = Streams(1)
+        here.state.state.streams = streams = Seats(1)
         page = await here.held("c", "pay 200 jiro")
         async with linked(here) as socket:
             await socket.send("resume", "r1", id="c", body={"follow": True})

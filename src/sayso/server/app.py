@@ -15,7 +15,8 @@ from sayso.errors import SaysoError
 from sayso.server import chat, chat_socket, govern, holds, notices, runs
 from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
-from sayso.server.stream import Streams
+from sayso.server.seat import Seats
+from sayso.server.stream import STREAMS_EACH_MAX, STREAMS_MAX
 
 
 def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None = None) -> FastAPI:
@@ -50,7 +51,8 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     app.state.sayso = sayso
     app.state.door = Door([TokenWay(sayso), *ways])
     app.state.public_url = public_url
-    app.state.streams = Streams()
+    app.state.streams = Seats(STREAMS_MAX, STREAMS_EACH_MAX)
+    app.state.sockets = Seats(chat_socket.CONNECTIONS_MAX, chat_socket.CONNECTIONS_EACH_MAX)
     app.state.closing = asyncio.Event()
     add_handlers(app)
     app.include_router(runs.router)

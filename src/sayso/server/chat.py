@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.app import Sayso
@@ -30,7 +29,8 @@ from sayso.server.chat_stream import WAIT_S, Manner, tell
 from sayso.server.chat_talk import RUNS_MAX, Chat, open_chat
 from sayso.server.json import StrictRequest, StrictRoute
 from sayso.server.problem import documented
-from sayso.server.sse import ALIVE_S, HEADERS, alive, event
+from sayso.server.seat import seat_of
+from sayso.server.sse import ALIVE_S, alive, event
 
 log = logging.getLogger("sayso")
 
@@ -42,6 +42,7 @@ ENDED = "The credential has ended. Sign in, and load the chat again."
 FAULT = "A fault of ours; the log of the server has it."
 Mode = Literal["detached", "continuous", "answer"]
 _MODES = ("detached", "continuous", "answer")
+STREAMED = {"x-vercel-ai-ui-message-stream": "v1"}
 _STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
@@ -122,14 +123,14 @@ async def post_chat(
     given = body.model_dump(exclude_unset=True)
     options = {**given, **_headers(request), **query.model_dump(exclude_none=True)}
     manner, mode, supersede = read_manner(options), read_mode(options), read_supersede(options)
-    if mode != "answer":
-        # Whoever is not told what came of it would do it again.
-        request.app.state.streams.check()
-    chat = await open_chat(app, caller, body.id)
-    target = await chat.take(read_request(given), supersede=supersede)
-    if mode == "answer":
-        return Response(_json(await taken(app, target)), media_type="application/json")
-    return _stream(request, caller, tell(app, chat, target, manner, request.app.state.closing))
+    # Whoever is not told what came of it would do it again.
+    with seat_of(request, caller, wanted=mode != "answer") as seat:
+        chat = await open_chat(app, caller, body.id)
+        target = await chat.take(read_request(given), supersede=supersede)
+        if seat is None:
+            return Response(_json(await taken(app, target)), media_type="application/json")
+        chunks = tell(app, chat, target, manner, request.app.state.closing)
+        return seat.answer(_while_good(request, caller, chunks), STREAMED)
 
 
 @router.get(
@@ -150,12 +151,13 @@ async def get_stream(
     """
     options = {**_headers(request), **query.model_dump(exclude_none=True)}
     manner = read_manner(options)
-    request.app.state.streams.check()
-    chat = await open_chat(app, caller, chat_id)
-    target = await resumed(chat, options)
-    if target is None:
-        return Response(status_code=204)
-    return _stream(request, caller, tell(app, chat, target, manner, request.app.state.closing))
+    with request.app.state.streams.take(caller) as seat:
+        chat = await open_chat(app, caller, chat_id)
+        target = await resumed(chat, options)
+        if target is None:
+            return Response(status_code=204)
+        chunks = tell(app, chat, target, manner, request.app.state.closing)
+        return seat.answer(_while_good(request, caller, chunks), STREAMED)
 
 
 @router.get("/chat/{chat_id}/messages", responses=documented(404))
@@ -223,12 +225,6 @@ async def taken(app: Sayso, target: Target) -> dict[str, Any]:
         "holds": [{"id": hold.id, "status": hold.status} for hold in holds],
         "refusals": [chunk["data"] for chunk in target.refusals],
     }
-
-
-def _stream(request: Request, caller: Caller, chunks: AsyncGenerator[Chunk]) -> StreamingResponse:
-    headers = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
-    frames = request.app.state.streams.counted(_while_good(request, caller, chunks))
-    return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
 
 async def _while_good(

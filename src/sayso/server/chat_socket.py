@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -27,8 +27,8 @@ from sayso.server.chat import BODY_MAX, FAULT, read_manner, read_mode, read_supe
 from sayso.server.chat_stream import explain, tell
 from sayso.server.chat_talk import open_chat
 from sayso.server.problem import Refusal
+from sayso.server.seat import Seats
 from sayso.server.sse import ALIVE_S
-from sayso.server.stream import Streams
 
 log = logging.getLogger("sayso")
 
@@ -38,6 +38,8 @@ STALL_S = 60.0
 """Whoever does not read for so long is let go."""
 CONNECTIONS_MAX = 500
 """How many connections one server has at a time."""
+CONNECTIONS_EACH_MAX = 32
+"""How many of them one of its callers has."""
 _POLICY, _LATER = 1008, 1013
 
 socket_router = APIRouter()
@@ -48,20 +50,19 @@ async def chat_socket(socket: WebSocket) -> None:
     """Serve one connection."""
     state = socket.app.state
     try:
-        await _identify(socket)
+        caller = await _identify(socket)
     except SaysoError:
         await socket.close(_POLICY)
         return
-    if getattr(state, "sockets", 0) >= CONNECTIONS_MAX:
+    try:
+        seat = state.sockets.take(caller)
+    except Refusal:
         await socket.accept()  # Before that, no code can be given.
         await socket.close(_LATER)
         return
-    state.sockets = getattr(state, "sockets", 0) + 1
-    try:
+    with seat:
         await socket.accept()
         await _Connection(socket).serve()
-    finally:
-        state.sockets -= 1
 
 
 class _Connection:
@@ -71,7 +72,7 @@ class _Connection:
         self._socket = socket
         self._app = cast("Sayso", socket.app.state.sayso)
         self._closing = cast("asyncio.Event", socket.app.state.closing)
-        self._streams = cast("Streams", socket.app.state.streams)
+        self._streams = cast("Seats", socket.app.state.streams)
         self._answers: dict[str, asyncio.Task[None]] = {}
         self._pen = asyncio.Lock()
 
@@ -125,7 +126,8 @@ class _Connection:
 
     async def _answer(self, frame: Frame, caller: Caller) -> None:
         try:
-            with _counted(self._streams):
+            # Nothing is done for one too many.
+            with self._streams.take(caller):
                 await self._tell(frame, caller)
         except Refusal as error:
             await self._send(error_frame(frame.request, error.problem.detail))
@@ -175,17 +177,6 @@ async def _identify(socket: WebSocket) -> Caller:
     caller = cast("Caller", await socket.app.state.door.identify(socket))
     _check_origin(socket, caller)
     return caller
-
-
-@contextmanager
-def _counted(streams: Streams) -> Generator[None]:
-    """Count an answer among the streams that are open; nothing is done for one too many."""
-    streams.check()
-    streams.open += 1
-    try:
-        yield
-    finally:
-        streams.open -= 1
 
 
 def _name(given: object) -> str:

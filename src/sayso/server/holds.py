@@ -21,6 +21,7 @@ from sayso.server.runs import (
     base_of,
     key_of,
 )
+from sayso.server.seat import seat_of
 from sayso.server.wire import (
     NAME_MAX,
     AcceptedOut,
@@ -177,21 +178,20 @@ async def resume(
     if body is not None and (action or seen):
         raise Refusal(422, "SaidTwice", "Said twice", "say it in the body or in the query")
     given = body or ResumeIn(action=action or "reject", seen=seen)
-    if given.mode == "stream":
-        request.app.state.streams.check()
     if given.seen is None:
         raise Refusal(422, "NotSeen", "Not seen", "`seen` is the digest of what was shown")
-    await caller.window(app).request(request_id)
-    holds = await app.resume(
-        request_id,
-        given.verdict(),
-        by=caller.by,
-        digest=given.seen,
-        key=key_of(caller, idempotency_key),
-        note=given.note,
-        channel=CHANNEL,
-    )
-    return await answer(request, app, caller, holds[0].run_id, given.mode)
+    with seat_of(request, caller, wanted=given.mode == "stream") as seat:
+        await caller.window(app).request(request_id)
+        holds = await app.resume(
+            request_id,
+            given.verdict(),
+            by=caller.by,
+            digest=given.seen,
+            key=key_of(caller, idempotency_key),
+            note=given.note,
+            channel=CHANNEL,
+        )
+        return await answer(request, app, caller, holds[0].run_id, mode=given.mode, seat=seat)
 
 
 @router.get("/projects/{project}/questions", responses=documented(404))

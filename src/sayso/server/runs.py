@@ -14,6 +14,7 @@ from sayso.errors import NotAllowed, UnknownAgent, WaitTimeout
 from sayso.server.caller import App, Caller, Reader, Starter
 from sayso.server.json import StrictRoute
 from sayso.server.problem import documented
+from sayso.server.seat import Seat, seat_of
 from sayso.server.stream import follow
 from sayso.server.wire import (
     NAME_MAX,
@@ -70,19 +71,18 @@ async def start_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Response | RunOut | SuspendedOut | RejectedOut:
     """Start a run. A retry with the same `Idempotency-Key` gives the same run."""
-    if body.mode == "stream":
-        request.app.state.streams.check()
-    check_agent(app, body.agent)
-    run = await app.start(
-        body.agent,
-        body.input,
-        by=caller.by,
-        project=caller.project,
-        thread=body.thread,
-        key=key_of(caller, idempotency_key),
-        metadata=body.metadata,
-    )
-    return await answer(request, app, caller, run.id, body.mode)
+    with seat_of(request, caller, wanted=body.mode == "stream") as seat:
+        check_agent(app, body.agent)
+        run = await app.start(
+            body.agent,
+            body.input,
+            by=caller.by,
+            project=caller.project,
+            thread=body.thread,
+            key=key_of(caller, idempotency_key),
+            metadata=body.metadata,
+        )
+        return await answer(request, app, caller, run.id, mode=body.mode, seat=seat)
 
 
 @router.get("/runs", responses=documented(404))
@@ -148,7 +148,8 @@ async def follow_run(
     run is suspended or finished; with `follow=true`, only when it is finished.
     """
     place = after if last_event_id is None else last_event_id
-    return await follow(request, caller, run_id, after=place, forever=follow_on)
+    with request.app.state.streams.take(caller) as seat:
+        return await follow(request, caller, run_id, seat, after=place, forever=follow_on)
 
 
 @router.get("/runs/{run_id}/questions", responses=documented(404))
@@ -223,7 +224,7 @@ def check_agent(app: Sayso, name: str) -> None:
 
 
 async def answer(
-    request: Request, app: Sayso, caller: Caller, run_id: str, mode: Mode
+    request: Request, app: Sayso, caller: Caller, run_id: str, *, mode: Mode, seat: Seat | None
 ) -> Response | RunOut | SuspendedOut | RejectedOut:
     """Answer for a run as was asked for. Whoever may not see it is told where it is."""
     # What was done is done: whoever may not see what becomes of it is told where it is.
@@ -231,8 +232,8 @@ async def answer(
         if mode != "async":
             caller.need("read")
             await caller.window(app).check_run(run_id)
-        if mode == "stream":
-            return await follow(request, caller, run_id, after=0, forever=False)
+        if seat is not None:
+            return await follow(request, caller, run_id, seat, after=0, forever=False)
         if mode == "wait":
             await app.run(run_id).wait(timeout=WAIT_S)
             return await answer_of(app, caller, run_id, base_of(request))

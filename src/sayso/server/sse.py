@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from fastapi.responses import StreamingResponse
-
 ALIVE_S = 15.0
 """After so long without anything a comment is sent: proxies cut what is silent."""
 HEADERS = {
@@ -61,8 +59,3 @@ async def alive(
         await asyncio.gather(frame, over, return_exceptions=True)
         if (close := getattr(frames, "aclose", None)) is not None:
             await close()
-
-
-def stream(frames: AsyncIterator[bytes]) -> StreamingResponse:
-    """Answer with frames."""
-    return StreamingResponse(frames, media_type="text/event-stream", headers=HEADERS)

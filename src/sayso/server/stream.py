@@ -20,45 +20,24 @@ from sayso.engine.window import Window
 from sayso.errors import SaysoError, Unauthenticated
 from sayso.server.caller import Caller, caller_of, sayso_of
 from sayso.server.event import event_out
-from sayso.server.problem import Refusal, describe
-from sayso.server.sse import alive, event, stream
+from sayso.server.problem import describe
+from sayso.server.seat import Seat
+from sayso.server.sse import alive, event
 
 log = logging.getLogger("sayso")
 
 STREAMS_MAX = 2000
 """How many readers one server has at a time."""
-
-
-class Streams:
-    """Counts the streams that are open."""
-
-    def __init__(self, most: int = STREAMS_MAX) -> None:
-        self._most = most
-        self.open = 0
-
-    async def counted(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Send frames, as one of the streams that are open."""
-        self.open += 1
-        try:
-            async for frame in frames:
-                yield frame
-        finally:
-            self.open -= 1
-
-    def check(self) -> None:
-        """Refuse one more than there may be."""
-        if self.open >= self._most:
-            raise Refusal(503, "TooManyStreams", "Too many readers", "try again in a moment")
+STREAMS_EACH_MAX = STREAMS_MAX // 2
+"""How many one of them has: nobody alone takes all there are."""
 
 
 async def follow(
-    request: Request, caller: Caller, run_id: str, *, after: int, forever: bool
+    request: Request, caller: Caller, run_id: str, seat: Seat, *, after: int, forever: bool
 ) -> StreamingResponse:
     """Answer with a run's events after one, until it is suspended or finished; with `forever`,
     until it is finished. It ends as well when the credential does.
     """
-    state = request.app.state
-    state.streams.check()
     window = caller.window(sayso_of(request))
     # Before the answer begins: what is refused has a status of its own.
     await window.check_run(run_id)
@@ -70,7 +49,7 @@ async def follow(
         except Unauthenticated:
             return False
 
-    return stream(state.streams.counted(alive(frames, state.closing, recheck=is_good)))
+    return seat.answer(alive(frames, request.app.state.closing, recheck=is_good))
 
 
 async def _frames(
