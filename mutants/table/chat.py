@@ -94,6 +94,13 @@ MUTANTS = (
         test="server/test_chat_guards.py::test_a_chat_that_was_archived_is_one_that_does_not_exist",
     ),
     Mutant(
+        name="a text that was said to a run is said again in the next",
+        file="server/chat_talk.py",
+        old="        if within and (said := ",
+        new="        if False and (said := ",
+        test="server/test_chat.py::test_a_text_sent_again_to_a_chat_that_waited_is_said_once",
+    ),
+    Mutant(
         name="a chat has another name if a run of another project was archived",
         file="server/chat_talk.py",
         old="        return None, error.project != project\n",

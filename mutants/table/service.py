@@ -63,6 +63,21 @@ MUTANTS = (
         test=_FOREIGN + "test_what_is_of_another_project_is_what_does_not_exist[archived]",
     ),
     Mutant(
+        name="a message is said with every retry",
+        file="engine/desk.py",
+        old="                key=bound,\n",
+        new="",
+        test="engine/test_messages.py::"
+        "test_a_retried_message_to_a_run_at_work_is_said_once[memory]",
+    ),
+    Mutant(
+        name="a message to a finished run is said with every retry",
+        file="engine/desk.py",
+        old="self._begin(following, driver, None, bound)",
+        new="self._begin(following, driver, None, None)",
+        test="engine/test_messages.py::test_a_retried_message_with_its_key_is_said_once[memory]",
+    ),
+    Mutant(
         name="one caller has all seats",
         file="server/seat.py",
         old=" or self._of[who] >= self._each:",
@@ -74,7 +89,7 @@ MUTANTS = (
         file="server/seat.py",
         old="if self.open >= self._most or ",
         new="if ",
-        test=_SEAT + "test_those_who_come_at_once_do_not_get_more_than_there_are",
+        test=_SEAT + "test_there_are_so_many_over_all_and_so_many_of_each",
     ),
     Mutant(
         name="who is gone before the first frame keeps the seat",

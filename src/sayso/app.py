@@ -247,13 +247,15 @@ class Sayso(Wired):
         *,
         by: str | Principal,
         supersede: bool = False,
+        key: str | None = None,
     ) -> RunHandle:
         """Say something to a run. One that waits for a person refuses, unless `supersede=True`
-        withdraws what it asks; to a finished run, this starts the next run of its thread.
+        withdraws what it asks; to a finished run, this starts the next run of its thread. A retry
+        with the same `key` says nothing more, and gives the same run.
         """
-        run_id = read_run(run)
+        run_id, who = read_run(run), read_person(by)
         return self.run(
-            await self._open_desk.say(run_id, text, by=read_person(by), supersede=supersede)
+            await self._open_desk.say(run_id, text, by=who, supersede=supersede, key=key)
         )
 
     async def cancel(

@@ -352,9 +352,10 @@ class Sayso(_Bridged[_app.Sayso]):
         *,
         by: str | Principal,
         supersede: bool = False,
+        key: str | None = None,
     ) -> RunHandle:
         """Say something to a run; `sayso.Sayso.say` tells what follows."""
-        said = self._inner.say(_id(run), text, by=by, supersede=supersede)
+        said = self._inner.say(_id(run), text, by=by, supersede=supersede, key=key)
         return RunHandle(self, self._run(said))
 
     def events(

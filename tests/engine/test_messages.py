@@ -23,7 +23,14 @@ from sayso import (
     spawn,
     tool,
 )
-from sayso.errors import AlreadyDecided, NotAllowed, RunFinished, RunWaiting, ThreadBusy
+from sayso.errors import (
+    AlreadyDecided,
+    KeyReused,
+    NotAllowed,
+    RunFinished,
+    RunWaiting,
+    ThreadBusy,
+)
 from sayso.testing import call, say
 
 from .judge import judge
@@ -287,3 +294,59 @@ async def test_a_run_that_is_being_cancelled_takes_no_message(place: Place) -> N
                 await app.say(run, "wait", by="mira", supersede=supersede)
         stop.set()
         await finished(run)
+
+
+async def test_a_retried_message_with_its_key_is_said_once(place: Place) -> None:
+    async with place.app(agent(lambda _: say("Well."), pay)) as app:
+        run = await app.start("teller", "go", by="mira")
+        await completed(run)
+
+        nexts = await asyncio.gather(
+            *[app.say(run, "And?", by="mira", key="k") for _ in range(6)],
+        )
+        last = await app.say(run, "And?", by="mira", key="k")
+        await completed(last)
+        again = await app.say(run, "And?", by="mira", key="k")
+
+        # The run that it was said to, whatever has become of the thread since.
+        assert {one.id for one in (*nexts, last, again)} == {last.id}
+        assert last.id != run.id
+        assert said(await last.view())[-1:] == ["And?"]
+        with pytest.raises(KeyReused):
+            await app.say(run, "Or?", by="mira", key="k")
+        with pytest.raises(KeyReused):
+            await app.say(last, "And?", by="mira", key="k")
+
+
+async def test_a_retried_message_to_a_run_at_work_is_said_once(place: Place) -> None:
+    async with place.app(agent([call("pay"), say("Never."), say("Done.")], pay)) as app:
+        run = await app.start("teller", "go", by="mira")
+        await held(run)
+        for _ in range(2):
+            with pytest.raises(RunWaiting):
+                await app.say(run, "Stop.", by="mira", key="k")
+
+        # What was refused has used no key up.
+        for _ in range(3):
+            told = await app.say(run, "Stop.", by="mira", supersede=True, key="k")
+            assert told.id == run.id
+        await completed(run)
+        after = await app.say(run, "Stop.", by="mira", supersede=True, key="k")
+
+        assert after.id == run.id
+        assert said(await run.view()) == ["go", "Stop."]
+        assert (await types(app, run)).count("message.received") == 1
+        with pytest.raises(KeyReused):
+            await app.say(run, "Stop.", by="mira", key="k")
+
+
+async def test_messages_of_the_same_words_without_a_key_are_two(place: Place) -> None:
+    async with place.app(agent(lambda _: say("Well."))) as app:
+        run = await app.start("teller", "go", by="mira")
+        await completed(run)
+
+        first = await app.say(run, "And?", by="mira")
+        await completed(first)
+        second = await app.say(run, "And?", by="mira", key="k")
+
+        assert first.id != second.id

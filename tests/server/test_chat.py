@@ -225,6 +225,19 @@ async def test_an_answer_given_twice_pays_once_and_is_told_what_stands(tmp_path:
         assert here.paid() == [200.0]
 
 
+async def test_a_text_sent_again_to_a_chat_that_waited_is_said_once(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        await here.held("c", "pay 200 jiro")
+        again = said("c", "never mind", id="u2")
+
+        for _ in range(3):
+            await here.post(again)
+
+        told = [one for one in (await here.page("c"))["messages"] if one["role"] == "user"]
+        assert [one["parts"][0]["text"] for one in told] == ["pay 200 jiro", "never mind"]
+        assert here.paid() == []
+
+
 async def test_a_text_sent_again_starts_nothing_new(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         first = await here.post(said("c", "pay 200 jiro"))

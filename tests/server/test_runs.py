@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sayso import approve, tool
+from sayso import UserMessage, approve, tool
 from sayso.errors import StoreError
 from sayso.server.problem import describe
 
@@ -439,3 +439,25 @@ async def test_what_a_store_says_of_itself_stays_inside():
     problem = describe(StoreError("'postgresql://sayso@db.internal/pay' cannot be reached"))
 
     assert (problem.status, "internal" in problem.detail) == (503, False)
+
+
+async def test_a_message_sent_again_is_said_once():
+    async with service() as it:
+        client, ann = await it.client(), await it.client("ann")
+        _, body = await started(client)
+        path = f"/v1/runs/{body['run_id']}/messages"
+        said = {"text": "never mind", "supersede": True}
+        head = {"Idempotency-Key": "k"}
+
+        answers = [await client.post(path, json=said, headers=head) for _ in range(3)]
+        other = await client.post(path, json={"text": "or do"}, headers=head)
+
+        assert [one.status_code for one in answers] == [202, 202, 202]
+        assert {one.json()["run_id"] for one in answers} == {body["run_id"]}
+        assert (other.status_code, other.json()["type"]) == (422, "urn:sayso:problem:key-reused")
+        # Whoever may not speak to it does not get at what a key has done, either.
+        assert (await ann.post(path, json=said, headers=head)).status_code == 403
+        view = await it.sayso.run(body["run_id"]).wait(final=True, timeout=20)
+        assert [one.text for one in view.messages if one.__class__ is UserMessage][1:] == [
+            "never mind"
+        ]

@@ -5,7 +5,7 @@ Rule: who acts is given by the caller's credentials, never by what is in the req
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -32,8 +32,8 @@ from sayso.errors import (
     BadValue,
     KeyReused,
     NotAllowed,
+    Refused,
     RunArchived,
-    RunExists,
     RunWaiting,
     ThreadBusy,
     TooManyCommands,
@@ -105,16 +105,7 @@ class Desk:
             thread=request.thread or "",
             metadata=metadata,
         )
-        if key is not None and (run_id := await self._started(key)) is not None:
-            return run_id
-        try:
-            return await self._begin(request, driver, metadata, key)
-        except (KeyReused, RunExists, ThreadBusy):
-            # An impatient client may have sent the same request twice, and this is the second.
-            run_id = None if key is None else await self._started(key)
-            if run_id is None:
-                raise
-            return run_id
+        return await self._once(key, lambda: self._begin(request, driver, metadata, key))
 
     async def _begin(
         self, request: Start, driver: Driver, metadata: bytes | None, key: Key | None
@@ -144,25 +135,53 @@ class Desk:
         return (await self._parts.ledger.begin(event, worker=worker, key=key)).id
 
     @guarded("say")
-    async def say(self, run_id: str, text: str, *, by: Principal, supersede: bool = False) -> str:
-        """Say something to a run; to a finished one, start its thread's next. Give the run's id."""
+    async def say(
+        self,
+        run_id: str,
+        text: str,
+        *,
+        by: Principal,
+        supersede: bool = False,
+        key: str | None = None,
+    ) -> str:
+        """Say something to a run; to a finished one, start its thread's next. Give the run's id. A
+        retry with the same key says nothing more, whatever has become of the run.
+        """
         check_text(text, "the message", INPUT_MAX)
         run = await self._parts.ledger.load(run_id)
         by = await self._parts.records.owning(run, by)
-        if status_of(run) in FINAL:
-            thread = run.thread or run.id
-            return await self.start(
-                Start(agent=run.agent, input=text, by=by, project=run.project, thread=thread)
-            )
-        now = self._parts.store.now()
+        how = "supersede" if supersede else ""
+        bound = idempotency_key(run.project, key, "say", run_id, text, str(by), how)
         driver = self._parts.drivers.get(run.agent)
+        if status_of(run) in FINAL:
+            if driver is None:
+                raise _unknown_agent(run.agent, self._parts.drivers)
+            thread, agent = run.thread or run.id, run.agent
+            following = Start(
+                agent=agent, input=text, by=by, project=run.project, thread=thread, key=key
+            )
+            return await self._once(bound, lambda: self._begin(following, driver, None, bound))
+        now = self._parts.store.now()
         listens = driver is not None and driver.listens
-        await self._parts.ledger.write(
-            run_id,
-            lambda run: verbs.say(run, text, by=by, now=now, supersede=supersede, listens=listens),
-            takes=self._takes,
-        )
-        return run_id
+
+        async def speak() -> str:
+            await self._parts.ledger.write(
+                run_id,
+                lambda run: verbs.say(
+                    run,
+                    text,
+                    by=by,
+                    now=now,
+                    key=key or "",
+                    supersede=supersede,
+                    listens=listens,
+                ),
+                takes=self._takes,
+                key=bound,
+            )
+            return run_id
+
+        return await self._once(bound, speak)
 
     @guarded("cancel")
     async def cancel(self, run_id: str, *, by: Principal, reason: str = "") -> None:
@@ -314,7 +333,20 @@ class Desk:
             return []  # It was taken back, and decided again.
         return [erased_row(found.row)]
 
-    async def _started(self, key: Key) -> str | None:
+    async def _once(self, key: Key | None, attempt: Callable[[], Awaitable[str]]) -> str:
+        """Do something that a key is good for once; give the run that it was done to."""
+        if key is not None and (run_id := await self._done_to(key)) is not None:
+            return run_id
+        try:
+            return await attempt()
+        except Refused:
+            # An impatient client may have sent the same request twice, and this is the second.
+            run_id = None if key is None else await self._done_to(key)
+            if run_id is None:
+                raise
+            return run_id
+
+    async def _done_to(self, key: Key) -> str | None:
         if not await is_retry(self._parts.store, key):
             return None
         found = await self._parts.store.key(key.project, key.key)

@@ -138,13 +138,17 @@ class Chat:
             agent = self._only_agent() if row is None else row.agent
         # What is sent again after a lost answer is not said again.
         key = _key(self._thread, request.text_id, text) if request.text_id else None
+        within = None if key is None else _key("say", key)
+        if within and (said := await self._app.store.key(self._caller.project, within)) is not None:
+            return Target(run_id=said.run_id)
         try:
             return await self._start(agent, text, key)
         except ThreadBusy:
             row, mine = await _find(self._app, self.who, self._caller.project, self._thread)
             if row is None or not mine:
                 raise
-        run = await self._app.say(row.id, text, by=self._caller.by, supersede=supersede)
+        by = self._caller.by
+        run = await self._app.say(row.id, text, by=by, supersede=supersede, key=within)
         return Target(run_id=run.id)
 
     async def _again(self, request: ChatRequest, row: RunRow) -> Target:

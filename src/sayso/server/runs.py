@@ -162,11 +162,18 @@ async def list_questions_of_run(app: App, caller: Reader, run_id: RunId) -> Hold
 
 @router.post("/runs/{run_id}/messages", status_code=202, responses=documented(404, 409, 413, 400))
 async def say_to_run(
-    *, request: Request, app: App, caller: Starter, run_id: RunId, body: MessageIn
+    *,
+    request: Request,
+    app: App,
+    caller: Starter,
+    run_id: RunId,
+    body: MessageIn,
+    idempotency_key: IdempotencyKey = None,
 ) -> AcceptedOut:
     """Say something to a run; to a finished one, this starts the next of its thread."""
     await caller.window(app).reach(run_id)
-    run = await app.say(run_id, body.text, by=caller.by, supersede=body.supersede)
+    key = key_of(caller, idempotency_key)
+    run = await app.say(run_id, body.text, by=caller.by, supersede=body.supersede, key=key)
     return await accepted(request, app, caller, run.id)
 
 
