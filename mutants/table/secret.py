@@ -6,6 +6,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="a secret that a model says is heard before its calls are known",
+        file="engine/turn.py",
+        old="_unheard if discreet else voice.emit",
+        new="voice.emit",
+        test="engine/test_feed.py::test_a_secret_that_a_model_says_is_in_no_delta",
+    ),
+    Mutant(
         name="the beginning of a signature will do",
         file="store/keyring.py",
         old="return hmac.compare_digest(expected, mac)",

@@ -7,19 +7,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sayso import Agent, Delta, Recorded, Sayso
+from sayso import Agent, Delta, Recorded, Sayso, Secret, approve, tool
 from sayso.domain import events as e
 from sayso.engine.feed import PIECE, Feed, Voice
+from sayso.engine.ports import Answer, Prompt
 from sayso.store.aside import TEXT_BYTES_MAX
 from sayso.store.memory import MemoryStore
-from sayso.testing import ScriptedModel, say
+from sayso.testing import ScriptedModel, call, say
 from tests.postgres import Cluster
 
 from .kit import PATIENCE_S, until
@@ -178,3 +179,46 @@ async def test_text_is_said_in_pieces_that_every_store_can_carry() -> None:
 
     assert max(len(one.encode()) for one in said) < TEXT_BYTES_MAX
     assert len(said) == len(awkward) // PIECE + 1
+
+
+async def test_a_secret_that_a_model_says_is_in_no_delta(tmp_path: Path) -> None:
+    heard: dict[str, list[str]] = {"clerk": [], "speaker": []}
+    got: list[str] = []
+    listening = asyncio.Event()
+
+    @tool(approval=True)
+    async def login(password: Secret) -> str:
+        got.append(password.reveal())
+        return "in"
+
+    class Halting(ScriptedModel):
+        """Says its words in pieces, a secret in two of them."""
+
+        async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
+            await listening.wait()
+            found = await super().answer(prompt, emit=lambda _: None)
+            for at in range(0, len(found.text), 3):
+                emit(found.text[at : at + 3])
+            return found
+
+    turns = [[say("I take canary-4711."), call("login", {"password": "canary-4711"})], say("Done.")]
+    clerk = Agent("clerk", model=Halting(turns), tools=[login])
+    speaker = Agent("speaker", model=Halting([say("I have nothing to hide.")]))
+    async with Sayso(tmp_path / "sayso.db", agents=[clerk, speaker]) as app:
+        for name in heard:
+            listening.clear()
+            run = await app.start(name, "go", by="mira")
+            async with asyncio.timeout(PATIENCE_S):
+                async for one in app.events(run.id, deltas=True):
+                    if isinstance(one, Delta):
+                        heard[name].append(one.text)
+                        continue
+                    listening.set()
+                    assert "canary" not in repr(one)
+                    if one.type == "run.suspended":
+                        await app.decide((await run.view()).holds[0], approve(), by="mira")
+
+    assert got == ["canary-4711"]
+    assert heard["clerk"] == []
+    # One without such tools is heard as it speaks.
+    assert "".join(heard["speaker"]) == "I have nothing to hide."

@@ -237,12 +237,15 @@ def _is_fresh(row: CallRow) -> bool:
 async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> Answer:
     """Ask the model; what it says on the way goes to whoever follows, after the `first` of it."""
     run_id, tried = first.run_id, 0
+    # Which of its words are secret is known by its calls, and those come last: what might be a
+    # secret is not passed on before, and the turn has all that may be said.
+    discreet = any(tool.takes_secrets for tool in prompt.tools)
     while True:
         tried += 1
         voice = Voice(parts.feed, first)
         try:
             with contained("the model"):
-                return await driver.model.answer(prompt, voice.emit)
+                return await driver.model.answer(prompt, _unheard if discreet else voice.emit)
         except ModelFailed as error:
             if not error.retryable or tried >= driver.model_tries_max:
                 raise
@@ -251,6 +254,10 @@ async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> An
             # Whoever asks sooner than the provider says is only put off again, or for longer.
             wait_s = max(backoff_s, (error.retry_after_ms or 0) / 1000)
             await asyncio.sleep(min(wait_s, parts.bounds.backoff_max_s))
+
+
+def _unheard(text: str) -> None:
+    """Pass nothing on."""
 
 
 def _discreet(
