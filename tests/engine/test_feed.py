@@ -205,13 +205,13 @@ async def test_a_secret_that_a_model_says_is_in_no_delta(tmp_path: Path) -> None
     clerk = Agent("clerk", model=Halting(turns), tools=[login])
     speaker = Agent("speaker", model=Halting([say("I have nothing to hide.")]))
     async with Sayso(tmp_path / "sayso.db", agents=[clerk, speaker]) as app:
-        for name in heard:
+        for name, words in heard.items():
             listening.clear()
             run = await app.start(name, "go", by="mira")
             async with asyncio.timeout(PATIENCE_S):
                 async for one in app.events(run.id, deltas=True):
                     if isinstance(one, Delta):
-                        heard[name].append(one.text)
+                        words.append(one.text)
                         continue
                     listening.set()
                     assert "canary" not in repr(one)

@@ -43,7 +43,7 @@ FAULT = "A fault of ours; the log of the server has it."
 Mode = Literal["detached", "continuous", "answer"]
 _MODES = ("detached", "continuous", "answer")
 STREAMED = {"x-vercel-ai-ui-message-stream": "v1"}
-_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+_STREAM: dict[str, dict[str, Any]] = {"text/event-stream": {}}
 
 
 class LargeRequest(StrictRequest):

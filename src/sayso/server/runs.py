@@ -142,12 +142,13 @@ async def follow_run(
     run_id: RunId,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     follow_on: Annotated[bool, Query(alias="follow")] = False,
-    last_event_id: Annotated[int | None, Header(ge=0, le=2**53)] = None,
+    last_event_id: Annotated[int, Header(ge=0, le=2**53)] = 0,
 ) -> StreamingResponse:
     """Follow a run by server-sent events, from the one after `Last-Event-ID` on. It ends when the
     run is suspended or finished; with `follow=true`, only when it is finished.
     """
-    place = after if last_event_id is None else last_event_id
+    # A browser that comes back asks for the same address, and says how far it has come by now.
+    place = max(after, last_event_id)
     with request.app.state.streams.take(caller) as seat:
         return await follow(request, caller, run_id, seat, after=place, forever=follow_on)
 
