@@ -11,6 +11,7 @@ from sayso.domain.run import Run
 from sayso.domain.standing import ASKS
 from sayso.domain.transcript import Transcript
 from sayso.engine.ids import look_up
+from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
 from sayso.store.base import RunRow
@@ -35,7 +36,7 @@ class RunHandle:
     async def view(self) -> RunView:
         """Look at the run as it was last committed."""
         for _ in range(LOOKS_MAX):
-            view = await self._look(await self._row())
+            view = await self._look(*await self._see())
             if view is not None:
                 return view
         raise StaleRun(f"{self.id!r} moves too fast to be looked at")
@@ -75,8 +76,8 @@ class RunHandle:
             return await self._rests(row)
 
         while True:
-            row = await self._until(there, timeout, held=held)
-            view = await self._look(row)
+            row, live = await self._until(there, timeout, held=held)
+            view = await self._look(row, live)
             if view is not None and (view.holds or (await there(row) and await self._stays(row))):
                 return view
 
@@ -87,7 +88,7 @@ class RunHandle:
         timeout: float | None = None,
     ) -> Outcome:
         """Wait until the run is finished; give the outcome of one of its calls."""
-        row = await self._until(_is_over, timeout)
+        row, _ = await self._until(_is_over, timeout)
         transcript = await self._transcript(row.seq)
         if ref in transcript.outcomes:
             return transcript.outcomes[ref]
@@ -104,7 +105,7 @@ class RunHandle:
             call = run.call(ref)
             return call is None or call.state in ASKS
 
-        row = await self._until(there, timeout)
+        row, _ = await self._until(there, timeout)
         run = await self._parts.ledger.read(row)
         transcript = await self._transcript(row.seq)
         call = run.call(ref)
@@ -121,15 +122,16 @@ class RunHandle:
         timeout_s: float | None,
         *,
         held: bool = False,
-    ) -> RunRow:
+    ) -> tuple[RunRow, Live | None]:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
         watch, wide = self._parts.store.watch(look_up(self.id)), False
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
-            while not await there(row := await self._row()):
-                if held and await self._asks(row):
-                    return row
+            while True:
+                row, live = await self._see()
+                if await there(row) or (held and await self._asks(row)):
+                    return row, live
                 if not wide and row.status == "suspended" and await self._children(row):
                     # The runs below it move while it does not.
                     watch.close()
@@ -139,19 +141,21 @@ class RunHandle:
                 if left_s is not None and left_s <= 0:
                     raise WaitTimeout(f"{self.id!r} is still {row.status}")
                 await watch.wait(left_s)
-            return row
         finally:
             watch.close()
 
-    async def _look(self, row: RunRow) -> RunView | None:
+    async def _look(self, row: RunRow, live: Live | None) -> RunView | None:
         """Make a view of the run as its row says; None if its holds have moved on meanwhile."""
-        live = self._parts.ledger.committed(row)
-        run = await self._run(row)
+        live = live if live is not None and live.is_at(row.last) else None
+        run = await self._parts.ledger.read(row) if live is None else live.run
+        holds = await self._holds(run) if run.holds else ()
+        if holds is None:
+            return None
+        # After the holds: what is in memory goes on while they are read.
         transcript = None if live is None or run.previous else live.transcript
         if transcript is None or transcript.seq != row.seq:
             transcript = await self._transcript(row.seq)
-        holds = await self._holds(run) if run.holds else ()
-        return None if holds is None else run_view(row, run, transcript, holds)
+        return run_view(row, run, transcript, holds)
 
     async def _holds(self, run: Run, lineage: tuple[str, ...] = ()) -> tuple[HoldView, ...] | None:
         """List what people can settle, of a run and of those below it; None if it has moved on."""
@@ -205,8 +209,10 @@ class RunHandle:
         return [child for child in found if child is not None]
 
     async def _run(self, row: RunRow) -> Run:
-        live = self._parts.ledger.committed(row)
-        return await self._parts.ledger.read(row) if live is None else live.run
+        live = self._parts.ledger.at_hand(row.id)
+        if live is not None and live.is_at(row.last):
+            return live.run
+        return await self._parts.ledger.read(row)
 
     async def _transcript(self, seq: int) -> Transcript:
         transcript = Transcript(self.id)
@@ -214,6 +220,13 @@ class RunHandle:
             if entry.seq <= seq:
                 transcript.add(entry.seq, decode(entry))
         return transcript
+
+    async def _see(self) -> tuple[RunRow, Live | None]:
+        """Read the run's row; give the run in memory as well, if it is there: whoever works on it
+        may let it go while the row is read, and then its journal would have to be read, too.
+        """
+        live = self._parts.ledger.at_hand(self.id)
+        return await self._row(), live
 
     async def _row(self) -> RunRow:
         row = await self._parts.store.load(look_up(self.id))

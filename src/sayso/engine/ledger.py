@@ -98,10 +98,9 @@ class Ledger:
         # The row was written by code that kept its state in another shape.
         return await replay(self.store, row.id)
 
-    def committed(self, row: RunRow) -> Live | None:
-        """Give the run in memory if this row says that all of it is committed."""
-        live = self._lives.get(row.id)
-        return live if live is not None and live.last == row.last else None
+    def at_hand(self, run_id: str) -> Live | None:
+        """Give the run in memory, if it is there, whatever of it is committed."""
+        return self._lives.get(run_id)
 
     async def begin(self, event: e.RunStarted, *, worker: str = "", key: Key | None = None) -> Run:
         """Create a run. `RunExists` if its id is taken, `ThreadBusy` if its thread is."""

@@ -41,6 +41,12 @@ class Live:
                 if not waiter.done():
                     waiter.set_result(None)
 
+    def is_at(self, last: bytes) -> bool:
+        """Tell whether all of it is in the journal, whose last entry this is: then it is what the
+        row says, even if it was let go meanwhile.
+        """
+        return self.last == last
+
     def is_so(self, seq: int) -> bool:
         """Tell whether what was read here up to an entry is what the run has come to."""
         return not self.stale or seq <= self.committed
