@@ -43,7 +43,7 @@ from sayso.errors import (
     UnknownRun,
 )
 from sayso.store.base import Appended, HoldRow, Key, RunRow, Store, Write
-from sayso.store.journal import decode, read_journal, replay
+from sayso.store.journal import decode, look_at, read_journal, replay
 from sayso.store.rows import take_steps
 
 TRIES_MAX = 200
@@ -80,12 +80,12 @@ class Ledger:
         """Read a run as it was last committed."""
         return (await self.look(run_id)).run
 
-    async def look(self, run_id: str) -> Live:
-        """Like `load`, for whoever is about to write to the run."""
-        row = await self.store.load(look_up(run_id))
+    async def look(self, run_id: str, *, whole: bool = False) -> Live:
+        """Like `load`, for whoever is about to write to the run; with `whole`, to go on with it."""
+        row, unread = await look_at(self.store, look_up(run_id), whole=whole)
         if row is None:
             raise UnknownRun(f"there is no run {run_id!r}")
-        return Live(await self.read(row), owner=row.owner, last=row.last)
+        return Live(await self.read(row), owner=row.owner, last=row.last, unread=unread)
 
     async def read(self, row: RunRow) -> Run:
         """Read a run from its row. `NotUnderstood` if a newer Sayso has written to it: what its
@@ -258,7 +258,8 @@ class Ledger:
                 return live, found
             if found is None:
                 found = await self._history.begin(live.run)
-            journal = await read_journal(self.store, run_id, after=found.seq)
+            journal, live.unread = live.unread, ()
+            journal = journal or await read_journal(self.store, run_id, after=found.seq)
             end = [entry.id for entry in journal if entry.seq >= live.run.seq]
             if end not in ([], [live.last]):
                 # Somebody else has written, and what is under way comes to nothing.
@@ -462,7 +463,7 @@ class Ledger:
         return Appended(at=found[0].at, position=found[0].position)
 
     async def _open(self, run_id: str) -> Live:
-        live = await self.look(run_id)
+        live = await self.look(run_id, whole=run_id in self._pins)
         known = self._lives.get(run_id)
         if known is not None and not known.stale and known.run.seq >= live.run.seq:
             if known.last == live.last:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from sayso.domain.run import Run
 from sayso.domain.transcript import Transcript
+from sayso.store.base import Entry
 
 
 class Live:
     """A run as it will be once every append under way is committed."""
 
-    def __init__(self, run: Run, *, owner: str, last: bytes) -> None:
+    def __init__(self, run: Run, *, owner: str, last: bytes, unread: Sequence[Entry] = ()) -> None:
         self.run = run
         self.owner = owner
         self.last = last
         """The id of the last entry."""
         self.transcript: Transcript | None = None
+        self.unread = unread
+        """Its journal, for whoever folds it, if that was read together with the row."""
         self.committed = run.seq
         """Up to which entry what is known here is known to be in the journal."""
         self.pending = 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from sayso.domain import codec
@@ -10,7 +13,7 @@ from sayso.domain.lifecycle import apply_all
 from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood
-from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, RunRow, Store
 from sayso.store.query import HoldQuery
 
 
@@ -41,6 +44,17 @@ async def read_journal(
         if len(page) < PAGE_MAX or (until is not None and page[-1].seq >= until):
             return found
         after = page[-1].seq
+
+
+async def look_at(
+    store: Store, run_id: str, *, whole: bool
+) -> tuple[RunRow | None, Sequence[Entry]]:
+    """Read a run's row; if its journal is needed as well, both at the same time, each as of its own
+    moment.
+    """
+    if not whole:
+        return await store.load(run_id), ()
+    return await asyncio.gather(store.load(run_id), read_journal(store, run_id))
 
 
 async def read_holds(store: Store, query: HoldQuery) -> list[HoldFound]:
