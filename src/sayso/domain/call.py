@@ -1,7 +1,5 @@
 """Calls and what became of them."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 

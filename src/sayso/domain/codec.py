@@ -1,6 +1,9 @@
 """Events and run states to bytes and back. What is not understood is refused.
 
 Rule: an entry that cannot be read raises `NotUnderstood` with the reason; it is never skipped.
+
+The modules of what is read here do without `from __future__ import annotations`: it would make text
+of every annotation, which msgspec has to compile at each start of a process.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ Inside a run, calls and holds go by their short names: a call by `ref` ("2.0": t
 the second turn), a hold by its number.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from sayso.domain.call import Call, Outcome

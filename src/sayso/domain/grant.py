@@ -5,8 +5,6 @@ Rule 2: a grant is worth what whoever gave it could allow now, and never more th
 it is no way around a quorum, four eyes, or a critical call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 

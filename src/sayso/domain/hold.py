@@ -1,7 +1,5 @@
 """Holds, what they ask, and how they are settled."""
 
-from __future__ import annotations
-
 import enum
 import re
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The messages of a conversation, in our own types."""
 
-from __future__ import annotations
-
 from sayso.domain.call import Call, Outcome
 from sayso.domain.value import RawOrNone, Tagged
 

@@ -3,8 +3,6 @@
 Rule: a path is not what is run or sent, its content is. So the content is part of what is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ Rule 2: a right is read from records, so a decision names the records it rests o
 is refused if one of them has changed meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sayso.domain.ruling import OPERATOR, anyone, owner

@@ -4,8 +4,6 @@ Rule: a plan says what is to be done and in which order. How far an item has com
 strand, and kept nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

@@ -7,8 +7,6 @@ Rule 3: no message repeats an answer: it may be a secret, and whoever gave it kn
 Forms are checked by whoever knows JSON Schema, which this module does not: it is given that.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ Rule 1: the most strict ruling wins; no ruling can loosen what another demands.
 Rule 2: a combination that could not work is refused when the ruling is made, not when it is used.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Literal

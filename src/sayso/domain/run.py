@@ -4,8 +4,6 @@ It never holds messages, arguments or outcomes, so that a decision costs the sam
 messages as after two thousand. Those are folded from the journal by `transcript`.
 """
 
-from __future__ import annotations
-
 import enum
 
 from msgspec.structs import replace

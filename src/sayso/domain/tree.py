@@ -4,8 +4,6 @@ Rule: an instance is a strand. Where it is and what it knows is kept as the stra
 it waits is told by its calls, and kept nowhere else.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -5,8 +5,6 @@ read back, because what is not understood must be refused rather than half under
 never a circle, so the collector of circles need not look at the thousands of them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
