@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         name="what a dead worker has left waits in line",
         file="engine/sweeper.py",
-        old="for _ in range(AT_ONCE):",
-        new="for _ in range(1):",
+        old="for _ in work[:AT_ONCE]:",
+        new="for _ in work[:1]:",
         test=_SWEEPER + "test_what_a_dead_worker_has_left_is_taken_over_from_several_sides",
     ),
     Mutant(

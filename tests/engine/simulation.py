@@ -12,10 +12,14 @@ import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
+from sayso.domain.lifecycle import FINAL
 from sayso.store.base import Appended, Lost, RunRow, Store, Write
+from sayso.store.memory import MemoryStore
+from sayso.store.query import RunQuery
 
 T = TypeVar("T")
 EPOCH_MS = 1_767_225_600_000
+END_S, CALM_S, LOOK_S = 400, 80, 10
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -82,6 +86,8 @@ class Plan:
         self._delays = delays
         """Operation number -> seconds, and whether the whole process stands still meanwhile."""
         self.operations: list[str] = []
+        self.held_up = 0
+        """How many operations are being held up."""
         self._stopped: dict[str, asyncio.Event] = {}
 
     async def operation(self, process: str, name: str) -> None:
@@ -95,7 +101,9 @@ class Plan:
         seconds, stops = found
         if stops:
             going.clear()
+        self.held_up += 1
         await asyncio.sleep(seconds)
+        self.held_up -= 1
         going.set()
 
     def going(self, process: str) -> asyncio.Event:
@@ -104,6 +112,20 @@ class Plan:
             self._stopped[process] = asyncio.Event()
             self._stopped[process].set()
         return self._stopped[process]
+
+
+async def end_of_day(store: MemoryStore, plan: Plan) -> None:
+    """Wait until all runs are over, and nobody is held up who could still come back to them, for
+    longer than a lease, a call and a look take; or else for minutes, in which any fault shows.
+    """
+    calm_s = 0
+    for _ in range(0, END_S, LOOK_S):
+        rows = await store.runs(RunQuery())
+        over = rows and not plan.held_up and all(row.status in FINAL for row in rows)
+        calm_s = calm_s + LOOK_S if over else 0
+        if calm_s > CALM_S:
+            return
+        await asyncio.sleep(LOOK_S)
 
 
 def delayed(store: Store, plan: Plan, process: str) -> Store:

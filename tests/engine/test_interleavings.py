@@ -6,9 +6,9 @@ in the order in which they happen. Every single one, and every pair, is held up 
 moment, in which everybody else gets as far as they can, or with its whole process past every lease
 and timeout, as a stopped machine is. That is every interleaving with at most two preemptions.
 
-At the end, minutes later, nobody may be left running with nothing happening, or suspended with
-nothing open, and the payment was made at most once. The same search finds such runs as soon as the
-ledger stops keeping law 9: a search that finds nothing anywhere proves nothing.
+At the end, a good while after everybody is back, nobody may be left running with nothing happening,
+or suspended with nothing open, and the payment was made at most once. The same search finds such
+runs as soon as the ledger stops keeping law 9: a search that finds nothing anywhere proves nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from sayso.errors import AlreadyDecided, Refused, RunFinished
 from sayso.store.journal import read_journal, replay
 from sayso.store.memory import MemoryStore
 from sayso.testing import ScriptedModel, call, say
-from tests.engine.simulation import Plan, VirtualClock, delayed, run_virtual
+from tests.engine.simulation import Plan, VirtualClock, delayed, end_of_day, run_virtual
 
-MOMENT_S, STOPPED_S, END_S = 0.5, 90.0, 400.0
+MOMENT_S, STOPPED_S = 0.5, 90.0
 BOUNDS = Bounds(look_s=10.0)
 RUN = "run_story"
 
@@ -124,7 +124,7 @@ async def happen(story: Story, plan: Plan, ledger: type[Ledger] = Ledger) -> Fou
         await app.open()
     person = asyncio.ensure_future(_start_and_decide(story, desk))
     canceller = asyncio.ensure_future(_cancel(desk)) if story.cancel else None
-    await asyncio.sleep(END_S)
+    await end_of_day(store, plan)
     for task in filter(None, (person, canceller)):
         task.cancel()
     await asyncio.gather(*filter(None, (person, canceller)), return_exceptions=True)
@@ -229,6 +229,6 @@ class Lawless(Ledger):
 
 
 def test_without_law_9_the_search_finds_a_run_that_nobody_works_on() -> None:
-    faults = {found.fault for found in search(pairs=False, ledger=Lawless)}
+    faults = (found.fault for found in search(pairs=False, ledger=Lawless))
 
-    assert "running with nobody to work on it" in faults
+    assert any("running with nobody to work on it" in fault for fault in faults)

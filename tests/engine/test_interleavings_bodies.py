@@ -39,10 +39,10 @@ from sayso.store.journal import replay
 from sayso.store.memory import MemoryStore
 from sayso.store.query import RunQuery
 from sayso.testing import ScriptedModel, call, say
-from tests.engine.simulation import Plan, VirtualClock, delayed, run_virtual
+from tests.engine.simulation import Plan, VirtualClock, delayed, end_of_day, run_virtual
 from tests.engine.test_interleavings import Lawless
 
-MOMENT_S, STOPPED_S, END_S = 0.5, 90.0, 400.0
+MOMENT_S, STOPPED_S = 0.5, 90.0
 RUN = "run_tale"
 
 
@@ -145,7 +145,7 @@ async def happen(tale: Tale, plan: Plan) -> Found:
         asyncio.ensure_future(tale.start_and_decide(desk)),
         asyncio.ensure_future(tale.cancel(desk)),
     ]
-    await asyncio.sleep(END_S)
+    await end_of_day(store, plan)
     for task in people:
         task.cancel()
     await asyncio.gather(*people, return_exceptions=True)

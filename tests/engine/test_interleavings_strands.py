@@ -51,10 +51,10 @@ from sayso.errors import AlreadyDecided, Refused, RunFinished, WrongVerdict
 from sayso.store.journal import replay
 from sayso.store.memory import MemoryStore
 from sayso.testing import ScriptedModel, call, say
-from tests.engine.simulation import Plan, VirtualClock, delayed, run_virtual
+from tests.engine.simulation import Plan, VirtualClock, delayed, end_of_day, run_virtual
 from tests.engine.test_interleavings import Lawless
 
-MOMENT_S, STOPPED_S, END_S = 0.5, 90.0, 400.0
+MOMENT_S, STOPPED_S = 0.5, 90.0
 RUN = "run_strands"
 MESSAGE = "Hurry."
 
@@ -301,7 +301,7 @@ async def happen(tale: Tale, plan: Plan) -> Found:
         *map(tale.give, itertools.cycle(doors), tale.shape.orders),
     ]
     people = [asyncio.ensure_future(doing) for doing in doings]
-    await asyncio.sleep(END_S)
+    await end_of_day(store, plan)
     left = [task for task in people if not task.done()]
     for task in left:
         task.cancel()

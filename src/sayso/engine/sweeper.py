@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from zlib import crc32
 
@@ -66,10 +66,10 @@ class Sweeper:
     async def _expire_page(self, skip: int) -> tuple[int, int]:
         page = await self._parts.store.due(skip=skip)
         return len(page), await self._each(
-            (run_id, partial(self._expire, run_id)) for run_id in page
+            [(run_id, partial(self._expire, run_id)) for run_id in page]
         )
 
-    async def _each(self, work: Iterable[tuple[str, Callable[[], Awaitable[bool]]]]) -> int:
+    async def _each(self, work: Sequence[tuple[str, Callable[[], Awaitable[bool]]]]) -> int:
         """See to these runs, a few at a time; say in how many something was done. What the store
         cannot do ends it, once what is under way is over.
         """
@@ -85,7 +85,7 @@ class Sweeper:
                     return
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
+            for _ in work[:AT_ONCE]:
                 group.create_task(do_some())
         if failed:
             raise failed[0]
@@ -99,7 +99,7 @@ class Sweeper:
         first = crc32(worker.id.encode()) % (len(page) or 1)
         lost = (*page[first:], *page[:first])
         return len(page), await self._each(
-            (one.run_id, partial(self._rescue, worker, one)) for one in lost
+            [(one.run_id, partial(self._rescue, worker, one)) for one in lost]
         )
 
     async def _apart(self, run_id: str, work: Awaitable[bool]) -> bool:
