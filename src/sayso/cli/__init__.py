@@ -24,20 +24,34 @@ INTERRUPTED = 130
 
 _COMMANDS = (
     "adopt",
+    "answer",
+    "approve",
     "archive",
     "audit",
+    "completion",
+    "consent",
     "demo",
     "desk-key",
     "doctor",
     "doubt",
     "export",
+    "handover",
+    "inbox",
+    "ls",
     "migrate",
     "move",
+    "open",
     "policy",
+    "reject",
     "restored",
+    "rules",
+    "run",
     "serve",
     "show",
+    "signin",
     "token",
+    "undo",
+    "watch",
     "worker",
 )
 
@@ -105,6 +119,9 @@ def main(ctx: click.Context) -> None:
     \b
     Examples:
       sayso demo                      watch an agent be killed, decided on and resumed
+      sayso inbox                     decide what waits for you, one by one
+      sayso ls                        list what waits for you
+      sayso approve HOLD              approve it, once you have seen it
       sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
       sayso doubt HOLD --store pay.db print what is known of a call in doubt

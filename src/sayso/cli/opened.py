@@ -110,7 +110,7 @@ def store_argument(*others: str) -> Callable[[F], F]:
         def invoke(
             *args: Any, names: tuple[str, ...], store: Place | None, db: Place | None, **rest: Any
         ) -> Any:
-            place, left = _place(store or db, list(names), len(others))
+            place, left = split_place(store or db, list(names), len(others))
             given = {name: left.pop(0) if left else None for name in others}
             return command(*args, store=place, **given, **rest)
 
@@ -127,7 +127,7 @@ def store_argument(*others: str) -> Callable[[F], F]:
     return decorate
 
 
-def _place(named: Place | None, names: list[str], others: int) -> tuple[Place, list[str]]:
+def split_place(named: Place | None, names: list[str], others: int) -> tuple[Place, list[str]]:
     """Tell the store from what comes after it."""
     place = named
     # Whoever writes the name of a store means that one, whatever the environment says.

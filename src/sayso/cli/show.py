@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from typing import Any
 
 import click
 
-from sayso.cli.opened import Place, opened, store_argument
+from sayso.cli.card import card, markdown
+from sayso.cli.desk import Desk, desk_options, is_remote, with_desk
+from sayso.cli.ls import hold_json
+from sayso.cli.opened import STORE, Place, opened, split_place
 from sayso.cli.plain import plain
+from sayso.cli.story import story_lines
 from sayso.cli.timeline import Timeline
 from sayso.domain import codec
 from sayso.domain.recorded import Recorded
@@ -23,21 +28,59 @@ RUNS_SHOWN = 50
 _SPECIAL = re.compile(r"[^\x20-\x7e]")
 
 
-@click.command(short_help="Print what happened in a run, or list the runs.")
-@store_argument("run")
+@click.command(short_help="Print a request, or what happened in a run, or list the runs.")
+@click.argument("names", nargs=-1, metavar="[STORE] [ID]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, in full.")
+@click.option("--md", "as_md", is_flag=True, help="Print a request as Markdown.")
 @click.option("--full", is_flag=True, help="Fold no argument, however long it is.")
-def show(store: Place, run: str | None, as_json: bool, full: bool) -> None:  # noqa: FBT001
-    """Print the journal of RUN as a timeline. Without RUN, list the newest runs of the STORE.
+@click.option("--db", type=STORE, hidden=True)
+@desk_options
+def show(
+    *,
+    names: tuple[str, ...],
+    as_json: bool,
+    as_md: bool,
+    full: bool,
+    db: Place | None,
+    **given: Any,
+) -> None:
+    """Print the request ID: what is asked, of whom, until when, and exactly what would be executed.
+    If ID is a run, print its journal as a timeline. Without ID, list the newest runs of the STORE.
 
     \b
     Examples:
+      sayso show hold_01m7gsgdyhk6a2nvs95zdh5eb6.1 --url https://pay.example.com
       sayso show pay.db
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6
       sayso show pay.db run_01m7gsgdyhk6a2nvs95zdh5eb6 --json | jq .type
       sayso show --store postgresql://db.internal/pay run_01m7gsgdyhk6a2nvs95zdh5eb6
     """  # noqa: D301
-    asyncio.run(_show(store, run, as_json=as_json, full=full))
+    given["store"] = given["store"] or db
+    if not is_remote(given, names) and given["app"] is None:
+        given["store"], rest = split_place(given["store"], list(names), 1)
+        names = tuple(rest)
+    wanted = names[0] if names else None
+    if given["store"] is None and len(names) != 1:
+        raise click.UsageError("name a request or a run; `sayso ls` lists what waits for you")
+    if wanted is not None and (wanted.startswith("hold_") or given["store"] is None):
+        command = story_lines if wanted.startswith("run_") else _request
+        with_desk(command, given)(wanted, as_json=as_json, as_md=as_md, full=full)
+        return
+    if as_md:
+        raise click.UsageError("--md prints a request, and this is none")
+    place: Place = given["store"]
+    asyncio.run(_show(place, wanted, as_json=as_json, full=full))
+
+
+async def _request(desk: Desk, id: str, *, as_json: bool, as_md: bool, full: bool) -> None:
+    hold = await desk.hold(id)
+    if as_json:
+        click.echo(hold_json(hold))
+    elif as_md:
+        click.echo(markdown(hold))
+    else:
+        for line in card(hold, full=full):
+            click.echo(line)
 
 
 async def _show(place: Place, run_id: str | None, *, as_json: bool, full: bool) -> None:

@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from sayso.app import Sayso
+from sayso.domain.hold import SIGN_INS
 from sayso.domain.hold import answer as answered
-from sayso.errors import BadAnswer, NotAllowed, SaysoError, UnknownHold
+from sayso.errors import BadAnswer, NotAllowed, SaysoError, UnknownHold, WrongVerdict
 from sayso.server.caller import App, Caller, Decider, Reader
+from sayso.server.deciding import DecisionIn, DecisionsIn, ReassignIn, RespondIn, SignInOut
 from sayso.server.json import StrictRoute
 from sayso.server.problem import Problem, Refusal, describe, documented
 from sayso.server.runs import (
@@ -27,15 +29,11 @@ from sayso.server.wire import (
     AcceptedOut,
     Action,
     Answer,
-    DecisionIn,
-    DecisionsIn,
     HoldOut,
     HoldsOut,
     Out,
-    ReassignIn,
     RejectedOut,
     RequestOut,
-    RespondIn,
     ResumeIn,
     RunOut,
     SuspendedOut,
@@ -146,6 +144,17 @@ async def reassign_hold(app: App, caller: Decider, hold_id: HoldId, body: Reassi
     return hold_out(await app.reassign(hold_id, to=body.to, by=caller.by, note=body.note))
 
 
+@router.post("/holds/{hold_id}/sign-in", responses=documented(404, 409, 410))
+async def sign_in_for_hold(app: App, caller: Decider, hold_id: HoldId) -> SignInOut:
+    """Say where the caller signs in or consents, for a hold that asks them to. It decides nothing;
+    the address is theirs alone, and good for 15 minutes.
+    """
+    hold = await caller.window(app).hold(hold_id)
+    if hold.kind not in SIGN_INS:
+        raise WrongVerdict(f"{hold_id!r} asks for no sign-in: it is a {hold.kind}")
+    return SignInOut(url=await app.sign_in_url(hold_id, by=caller.by))
+
+
 @router.get("/resume/{request_id}", responses=documented(404))
 async def look_at_request(
     *, request: Request, app: App, caller: Reader, request_id: RequestId
@@ -254,6 +263,7 @@ async def _decide(
         undo=body.undo,
         note=body.note,
         channel=CHANNEL,
+        always=None if body.always is None else body.always.always(),
         even_if_alive=body.even_if_alive,
     )
 

@@ -110,48 +110,11 @@ class VerdictIn(In):
                 return fail(self.reason)
 
 
-class DecisionIn(VerdictIn):
-    """A decision about one hold."""
-
-    seen: Name
-    """The digest of what was shown."""
-    undo: Annotated[float, Field(ge=0.001, le=600)] | None = None
-    """For how many seconds it can be taken back; it counts after that."""
-    even_if_alive: bool = False
-
-
-class HeldDecisionIn(DecisionIn):
-    """A decision about one of several holds."""
-
-    hold_id: Name
-
-
-class DecisionsIn(In):
-    """Several decisions, each for itself."""
-
-    decisions: Annotated[list[HeldDecisionIn], Field(min_length=1, max_length=100)]
-
-
 class ResumeIn(VerdictIn):
     """What to say to all that one request asks."""
 
     seen: Name | None = None
     mode: Literal["async", "wait", "stream"] = "wait"
-
-
-class ReassignIn(In):
-    """Whom to hand a hold over to."""
-
-    to: Name
-    note: Reason = ""
-
-
-class RespondIn(In):
-    """The answer to a question."""
-
-    response: JsonValue
-    seen: Name
-    """The digest of what was shown."""
 
 
 class PrincipalOut(Out):
@@ -175,6 +138,15 @@ class DecisionOut(Out):
     note: str
 
 
+class OperandOut(Out):
+    """A file that an argument names, as it was when it was asked about."""
+
+    name: str
+    path: str
+    size: int
+    sha256: str
+
+
 class HoldOut(Out):
     """A hold, as whoever decides needs to see it."""
 
@@ -186,6 +158,10 @@ class HoldOut(Out):
     status: str
     tool: str
     args: JsonValue
+    args_json: str
+    """The very bytes of the arguments, for readers whose numbers are not exact."""
+    operands: list[OperandOut]
+    """The files that the arguments name."""
     shown: str
     """What people see of the call, drawn from the very bytes that would be executed."""
     title: str
@@ -196,6 +172,8 @@ class HoldOut(Out):
     version: int
     opened_at: datetime
     deadline: datetime | None
+    on_silence: str
+    """What it means if nobody has decided by then."""
     escalates_at: datetime | None
     approvers: list[str]
     quorum: int
@@ -361,6 +339,8 @@ def hold_out(hold: HoldView) -> HoldOut:
     ask = None if hold.ask is None else decode_value(msgspec.json.encode(hold.ask))
     return HoldOut(
         **{name: getattr(hold, name) for name in _SAME_OF_HOLD},
+        operands=[OperandOut(**msgspec.structs.asdict(one)) for one in hold.operands],
+        on_silence=hold.ruling.on_silence,
         approvers=list(hold.approvers),
         lineage=list(hold.lineage),
         shown=render_text(hold.shown, full=True),
@@ -447,6 +427,8 @@ def is_ended_by(hold: HoldView) -> bool:
 
 _SAME_OF_RUN = frozenset(RunOut.model_fields) - {"type", "by", "holds", "messages"}
 _SAME_OF_HOLD = frozenset(HoldOut.model_fields) - {
+    "operands",
+    "on_silence",
     "approvers",
     "lineage",
     "shown",

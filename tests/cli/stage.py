@@ -1,0 +1,127 @@
+"""A server that the command line speaks to, and its store, which it can open as well."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from sayso import Agent, Policy, Rule, Sayso, ask_user, role, tool
+from sayso.domain.message import ToolMessage
+from sayso.testing import ScriptedModel, call, say
+from tests.cli.conftest import SAYSO, environment
+
+ROOT = Path(__file__).parents[2]
+STAGE = "tests.cli.stage:app"
+WAYS = ("local", "remote")
+
+
+def turns(messages: Any) -> Any:
+    """Do what the last thing said asks for."""
+    if isinstance(messages[-1], ToolMessage):
+        return say("Done.")
+    word, _, rest = messages[-1].text.partition(" ")
+    match word:
+        case "pay":
+            return call("pay", {"amount": float(rest or 200), "to": "Jiro \x1b[2J\u202e"})
+        case "wipe":
+            return call("wipe", {"path": "/"})
+        case "fund":
+            return call("fund", {"id": 9007199254740993, "amount": 12400.0})
+        case "ask":
+            return call("ask_user", {"question": "Which colour?", "options": ["red", "blue"]})
+        case _:
+            return call("ask_user", {"question": "What is your name?"})
+
+
+def app() -> Sayso:
+    """Make the app that is served."""
+
+    @tool(approval=True, effect="once", risk="high")
+    def pay(amount: float, to: str) -> str:
+        return f"paid {to}"
+
+    @tool(approval=True, effect="once", risk="critical")
+    def wipe(path: str) -> str:
+        return "gone"
+
+    @tool(effect="once")
+    def fund(id: int, amount: float) -> str:
+        return "funded"
+
+    tools = [pay, wipe, fund, ask_user()]
+    agent = Agent("teller", model=ScriptedModel(turns), tools=tools)
+    rule = Rule("fund", approvers=[role("finance")], quorum=2, within="1h")
+    return Sayso(os.environ["STAGE_STORE"], agents=[agent], policy=Policy(rule))
+
+
+class Stage:
+    """The store, the server on it, and how to run commands on either."""
+
+    def __init__(self, store: Path, url: str, tokens: dict[str, str]) -> None:
+        self.store, self.url, self.tokens = store, url, tokens
+
+    def env(self, way: str, who: str = "mira", **more: str) -> dict[str, str]:
+        """Say where the requests are, and who one is there."""
+        path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "STAGE_STORE": str(self.store)}
+        if way == "local":
+            return {**path, "SAYSO_STORE": str(self.store), "SAYSO_USER": who, **more}
+        return {**path, "SAYSO_URL": self.url, "SAYSO_TOKEN": self.tokens[who], **more}
+
+    def ask(self, text: str = "pay", who: str = "mira") -> str:
+        """Start a run, and give the id of what it asks."""
+        body = {"agent": "teller", "input": text, "mode": "wait"}
+        return self.post("/v1/runs", body, who)["calls"][0]["id"]
+
+    def post(self, path: str, body: Any, who: str = "mira") -> Any:
+        headers = {"authorization": f"Bearer {self.tokens[who]}"}
+        answer = httpx2.post(self.url + path, json=body, headers=headers, trust_env=False)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def hold(self, id: str, who: str = "mira") -> Any:
+        """Look at a request."""
+        headers = {"authorization": f"Bearer {self.tokens[who]}"}
+        return httpx2.get(f"{self.url}/v1/holds/{id}", headers=headers, trust_env=False).json()
+
+
+PEOPLE = {"mira": ["operator"], "ann": ["finance"], "bob": ["finance"], "eve": []}
+
+
+@contextmanager
+def staged(where: Path) -> Iterator[Stage]:
+    """Start a server on a store of its own."""
+    from sayso.sync import Sayso as SyncSayso
+
+    store = where / "stage.db"
+    with SyncSayso(store, work=False) as made:
+        for name, roles in PEOPLE.items():
+            made.people.put(name, roles=roles)
+    env = environment(STAGE_STORE=str(store), PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+    tokens = {
+        name: subprocess.run(
+            [SAYSO, "token", "create", "t", "--by", name, "--store", str(store)],
+            capture_output=True, check=True, env=env, text=True,
+        ).stdout.strip()
+        for name in PEOPLE
+    }  # fmt: skip
+    command = [sys.executable, "-c", "from sayso.cli import main; main()", "serve", STAGE]
+    process = subprocess.Popen(
+        [*command, "--port", "0"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url.startswith("http"), process.wait()
+        yield Stage(store, url, tokens)
+    finally:
+        process.terminate()
+        process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
