@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from typing import Any
 
 import httpx2
 
-from sayso import Agent, Policy, Rule, Sayso, ask_user, role, tool
+from sayso import Agent, Policy, Principal, Rule, Sayso, ask_user, role, tool
 from sayso.domain.message import ToolMessage
 from sayso.testing import ScriptedModel, call, say
-from tests.cli.conftest import SAYSO, environment
+from tests.cli.conftest import environment
 
 ROOT = Path(__file__).parents[2]
 STAGE = "tests.cli.stage:app"
@@ -94,23 +95,25 @@ class Stage:
 PEOPLE = {"mira": ["operator"], "ann": ["finance"], "bob": ["finance"], "eve": []}
 
 
+async def _people(store: Path) -> dict[str, str]:
+    from sayso.server.token import Tokens
+
+    async with Sayso(store, work=False) as made:
+        for name, roles in PEOPLE.items():
+            await made.people.put(name, roles=roles)
+        tokens = Tokens(made.store)
+        return {
+            name: (await tokens.create(name="t", by=Principal(id=name), project="default"))[1]
+            for name in PEOPLE
+        }
+
+
 @contextmanager
 def staged(where: Path) -> Iterator[Stage]:
     """Start a server on a store of its own."""
-    from sayso.sync import Sayso as SyncSayso
-
     store = where / "stage.db"
-    with SyncSayso(store, work=False) as made:
-        for name, roles in PEOPLE.items():
-            made.people.put(name, roles=roles)
+    tokens = asyncio.run(_people(store))
     env = environment(STAGE_STORE=str(store), PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}")
-    tokens = {
-        name: subprocess.run(
-            [SAYSO, "token", "create", "t", "--by", name, "--store", str(store)],
-            capture_output=True, check=True, env=env, text=True,
-        ).stdout.strip()
-        for name in PEOPLE
-    }  # fmt: skip
     command = [sys.executable, "-c", "from sayso.cli import main; main()", "serve", STAGE]
     process = subprocess.Popen(
         [*command, "--port", "0"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True

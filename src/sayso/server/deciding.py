@@ -24,7 +24,7 @@ class AlwaysIn(In):
     scope: Literal["project", "run"] = "project"
     until_s: Annotated[float, Field(gt=0, le=366 * 86400)] = 30 * 86400
     """For how many seconds from now."""
-    uses: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=USES_MAX)] | None = None
+    uses: Annotated[int, Field(ge=1, le=USES_MAX), BeforeValidator(_whole)] | None = None
     note: Annotated[str, Field(max_length=NOTE_MAX)] = ""
 
     def always(self) -> Always:
