@@ -73,7 +73,7 @@ async def approve(
     if (sets or editor) and len(ids) > 1:
         raise click.UsageError("the arguments of one request are changed at a time")
     holds = await see(desk, ids)
-    verdict = _changed(holds[0], sets, editor=editor) if sets or editor else yes_to()
+    verdict = changed(holds[0], sets, editor=editor) if sets or editor else yes_to()
     await allow(holds, verdict, yes=yes, full=full)
     outcome = Outcome(
         verdict, reason=reason, undo=not no_undo, even_if_alive=even_if_alive, as_json=as_json
@@ -116,7 +116,7 @@ async def allow(
         raise click.exceptions.Exit(1)
 
 
-def _changed(hold: HoldView, sets: tuple[str, ...], *, editor: bool) -> Approved:
+def changed(hold: HoldView, sets: tuple[str, ...] = (), *, editor: bool = True) -> Approved:
     """Read what to approve in place of what was asked."""
     if not isinstance(hold.args, dict):
         raise BadValue(f"{hold.id!r} has no arguments that could be changed")

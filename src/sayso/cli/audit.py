@@ -4,33 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import click
 import msgspec
 
-from sayso.app import Sayso
 from sayso.cli.archive import is_archive, verify_archive
 from sayso.cli.audit_export import export_command, refused_command
+from sayso.cli.audit_list import LIST, list_command
 from sayso.cli.audit_retain import retain_command
 from sayso.cli.audit_seal import key_command, seal_command
-from sayso.cli.opened import Place, opened, store_argument
-from sayso.cli.plain import plain
-from sayso.store.audit import Fault, Report
-from sayso.store.base import PAGE_MAX, Store
-from sayso.store.query import RunQuery
+from sayso.cli.audit_verify import told, verify
+from sayso.cli.opened import Place, store_argument
 
 FAULTS_FOUND = 1
-FAULTS_SHOWN = 20
 
 
-@click.group(short_help="Check, seal and export what was decided.")
+class _Audit(click.Group):
+    """The commands; what is none of them is a filter of what was decided."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args.insert(0, LIST)
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Audit, short_help="List, check, seal and export what was decided.")
 def audit() -> None:
-    """Check that a store is as it was written, seal it, and say who decided what."""
+    """Say who decided what, check that a store is as it was written, and seal it.
+
+    `sayso audit [FILTER] [--verify] [--csv]` is short for `sayso audit list`.
+
+    \b
+    Examples:
+      sayso audit tool:pay --store pay.db
+      sayso audit --verify --csv --store pay.db
+      sayso audit verify pay.db
+    """  # noqa: D301
 
 
-for command in (export_command, key_command, refused_command, retain_command, seal_command):
+for command in (
+    export_command,
+    key_command,
+    list_command,
+    refused_command,
+    retain_command,
+    seal_command,
+):
     audit.add_command(command)
 
 
@@ -84,71 +104,11 @@ def verify_command(
     if store.path is not None and is_archive(store.path):
         verify_archive(ctx, store.path, as_json=as_json)
         return
-    report = asyncio.run(_verify(store, seals, keys, archives))
+    report = asyncio.run(verify(store, seals, keys, archives))
     if as_json:
         click.echo(json.dumps({"ok": report.ok, **msgspec.to_builtins(report)}))
     else:
-        _print(store, report)
+        for line in told(store, report):
+            click.echo(line)
     if not report.ok:
         ctx.exit(FAULTS_FOUND)
-
-
-async def _verify(
-    place: Place, seals: Path | None, keys: tuple[str, ...], archives: Path | None
-) -> Report:
-    async with opened(place) as store, Sayso(store, work=False) as app:
-        if not sys.stderr.isatty():
-            return await app.audit.verify(seals=seals, keys=keys, archives=archives)
-        runs = await _count(store)
-        with click.progressbar(length=runs, label="Checking runs", file=sys.stderr) as bar:
-            return await app.audit.verify(
-                seals=seals,
-                keys=keys,
-                archives=archives,
-                progress=lambda report: bar.update(report.runs - bar.pos),
-            )
-
-
-async def _count(store: Store) -> int:
-    count, before = 0, None
-    while page := await store.runs(RunQuery(before=before, limit=PAGE_MAX)):
-        count += len(page)
-        before = page[-1].id
-    return count
-
-
-def _print(place: Place, report: Report) -> None:
-    name = plain(place)
-    checked = f"{_many(report.entries, 'entry', 'entries')} in {_many(report.runs, 'run', 'runs')}"
-    erased = f"; {_many(report.redacted, 'was', 'were')} erased" if report.redacted else ""
-    if report.ok:
-        sealed = (
-            f"; {_many(report.seals, 'seal covers', 'seals cover')} {report.sealed:,} of them"
-            if report.seals
-            else ""
-        )
-        left = (
-            f"; {_many(report.archived, 'run', 'runs')} in "
-            f"{_many(report.archives, 'archive', 'archives')}"
-            if report.archives
-            else ""
-        )
-        click.echo(f"{name}: {checked}, all as written{erased}{sealed}{left}.")
-        return
-    faults = _many(len(report.faults), "fault", "faults")
-    click.echo(click.style(f"{name}: {faults} in {checked}{erased}.", fg="red"))
-    for fault in report.faults[:FAULTS_SHOWN]:
-        click.echo(f"  {_line(fault)}")
-    more = len(report.faults) - FAULTS_SHOWN
-    if more > 0:
-        click.echo(f"  and {more:,} more; --json prints them all")
-
-
-def _line(fault: Fault) -> str:
-    where = plain(fault.run_id) if fault.run_id else "the store"
-    entry = f", entry {fault.seq}" if fault.seq else ""
-    return f"{where}{entry}: {plain(fault.what)}"
-
-
-def _many(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"

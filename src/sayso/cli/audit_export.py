@@ -78,7 +78,7 @@ def export_command(
                 wanted = app.audit.export(
                     since=since, until=until, run=run, project=project, progress=progress
                 )
-                put = _putter(kind, file)
+                put = putter(kind, file)
                 count = 0
                 async for line in wanted:
                     put(line)
@@ -120,7 +120,8 @@ def refused_command(store: Place, project: str | None, as_json: bool) -> None:  
     asyncio.run(work())
 
 
-def _putter(kind: str, file: TextIO) -> Callable[[Line], None]:
+def putter(kind: str, file: TextIO) -> Callable[[Line], None]:
+    """Give what writes lines to a file, as one of two kinds."""
     if kind == "csv":
         rows = csv.writer(file)
         rows.writerow(FIELDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -68,8 +68,7 @@ def show(
         return
     if as_md:
         raise click.UsageError("--md prints a request, and this is none")
-    place: Place = given["store"]
-    asyncio.run(_show(place, wanted, as_json=as_json, full=full))
+    asyncio.run(_show(cast("Place", given["store"]), wanted, as_json=as_json, full=full))
 
 
 async def _request(desk: Desk, id: str, *, as_json: bool, as_md: bool, full: bool) -> None:
