@@ -40,14 +40,14 @@ def run_cli():
 def terminal():
     children: list[pexpect.spawn] = []
 
-    def spawn(*args: object, **env: str) -> pexpect.spawn:
+    def spawn(*args: object, columns: int = 200, **env: str) -> pexpect.spawn:
         child = pexpect.spawn(
             SAYSO,
             [str(arg) for arg in args],
             env=environment(TERM="xterm", **env),
             encoding="utf-8",
             timeout=PATIENCE_S,
-            dimensions=(50, 200),
+            dimensions=(50, columns),
         )
         children.append(child)
         return child

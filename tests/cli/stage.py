@@ -33,6 +33,8 @@ def turns(messages: Any) -> Any:
             return call("pay", {"amount": float(rest or 200), "to": "Jiro \x1b[2J\u202e"})
         case "wipe":
             return call("wipe", {"path": "/"})
+        case "hurry":
+            return call("hurry", {})
         case "fund":
             return call("fund", {"id": 9007199254740993, "amount": 12400.0})
         case "ask":
@@ -52,11 +54,15 @@ def app() -> Sayso:
     def wipe(path: str) -> str:
         return "gone"
 
+    @tool(approval=True, effect="once", within="1s")
+    def hurry() -> str:
+        return "hurried"
+
     @tool(effect="once")
     def fund(id: int, amount: float) -> str:
         return "funded"
 
-    tools = [pay, wipe, fund, ask_user()]
+    tools = [pay, wipe, hurry, fund, ask_user()]
     agent = Agent("teller", model=ScriptedModel(turns), tools=tools)
     rule = Rule("fund", approvers=[role("finance")], quorum=2, within="1h")
     return Sayso(os.environ["STAGE_STORE"], agents=[agent], policy=Policy(rule))
@@ -65,8 +71,33 @@ def app() -> Sayso:
 class Stage:
     """The store, the server on it, and how to run commands on either."""
 
-    def __init__(self, store: Path, url: str, tokens: dict[str, str]) -> None:
-        self.store, self.url, self.tokens = store, url, tokens
+    def __init__(self, store: Path, tokens: dict[str, str]) -> None:
+        self.store, self.tokens = store, tokens
+        self.url = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start the server; again, on the port that it had."""
+        port = self.url.rpartition(":")[2] or "0"
+        command = [sys.executable, "-c", "from sayso.cli import main; main()", "serve", STAGE]
+        self._process = subprocess.Popen(
+            [*command, "--port", port],
+            cwd=ROOT,
+            env=environment(**self.env("local")),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        assert self.url.startswith("http"), self._process.wait()
+
+    def stop(self) -> None:
+        """End the server."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.terminate()
+        self._process.wait(60)
+        self._process.stdout.close()
 
     def env(self, way: str, who: str = "mira", **more: str) -> dict[str, str]:
         """Say where the requests are, and who one is there."""
@@ -85,6 +116,19 @@ class Stage:
         answer = httpx2.post(self.url + path, json=body, headers=headers, trust_env=False)
         assert answer.is_success, answer.text
         return answer.json()
+
+    def cancel(self, run: str) -> None:
+        """Cancel a run."""
+        headers = {"authorization": f"Bearer {self.tokens['mira']}"}
+        assert httpx2.delete(f"{self.url}/v1/runs/{run}", headers=headers, trust_env=False)
+
+    def answer(self, id: str) -> Any:
+        """Give what became of a question, as its agent was told."""
+        from sayso.sync import Sayso as Looking
+
+        with Looking(self.store, work=False) as app:
+            decision = app.hold(id).decision
+        return None if decision is None else decision.verdict.result()
 
     def hold(self, id: str, who: str = "mira") -> Any:
         """Look at a request."""
@@ -113,18 +157,9 @@ def staged(where: Path) -> Iterator[Stage]:
     """Start a server on a store of its own."""
     store = where / "stage.db"
     tokens = asyncio.run(_people(store))
-    env = environment(STAGE_STORE=str(store), PYTHONPATH=f"{ROOT / 'src'}{os.pathsep}{ROOT}")
-    command = [sys.executable, "-c", "from sayso.cli import main; main()", "serve", STAGE]
-    process = subprocess.Popen(
-        [*command, "--port", "0"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
-    )
+    stage = Stage(store, tokens)
+    stage.start()
     try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url.startswith("http"), process.wait()
-        yield Stage(store, url, tokens)
+        yield stage
     finally:
-        process.terminate()
-        process.wait(60)
-        if process.stdout is not None:
-            process.stdout.close()
+        stage.stop()

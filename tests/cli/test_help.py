@@ -10,6 +10,9 @@ COMMANDS += [("policy", "test"), ("policy", "explain"), ("doctor",)]
 COMMANDS += [("desk-key", "new"), ("desk-key", "show")]
 COMMANDS += [("doubt",), ("worker",), ("migrate",)]
 COMMANDS += [("doubt",), ("move",), ("archive",), ("serve",), ("token", "create")]
+COMMANDS += [("ls",), ("approve",), ("reject",), ("answer",), ("inbox",), ("watch",), ("undo",)]
+COMMANDS += [("signin",), ("consent",), ("handover",), ("open",), ("run",), ("completion",)]
+COMMANDS += [("rules", "ls"), ("rules", "add"), ("rules", "revoke"), ("audit", "list")]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
@@ -27,8 +30,10 @@ def test_help_lists_the_commands(run_cli):
 
     listed = shown.partition("Commands:\n")[2]
     found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
-    names = ["adopt", "archive", "audit", "demo", "desk-key", "doctor", "doubt", "export"]
-    names += ["migrate", "move", "policy", "restored", "serve", "show", "token", "worker"]
+    names = ["adopt", "answer", "approve", "archive", "audit", "completion", "consent", "demo"]
+    names += ["desk-key", "doctor", "doubt", "export", "handover", "inbox", "ls", "migrate"]
+    names += ["move", "open", "policy", "reject", "restored", "rules", "run", "serve", "show"]
+    names += ["signin", "token", "undo", "watch", "worker"]
     assert found == names
 
 

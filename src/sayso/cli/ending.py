@@ -20,6 +20,7 @@ DONE, FAILED, USAGE, DECIDED, OVER, NOT_ALLOWED, NOT_FOUND = range(7)
 the run was cancelled; not allowed; no such thing.
 """
 _CODES: dict[type[BaseException], int] = {
+    errors.BadFilter: USAGE,
     errors.HoldExpired: OVER,
     errors.RunFinished: OVER,
     errors.RunArchived: OVER,
