@@ -33,6 +33,7 @@ from sayso.engine.people import People
 from sayso.engine.ports import Driver, Intervention, Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.vault import Vault
+from sayso.engine.wanted import kinds_of, read_word
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadPolicy,
@@ -221,7 +222,7 @@ class Wired:
     async def _wire(self, store: Store) -> None:
         self._dispatch = dispatch_of(store)
         ledger = self.ledger_class(store, self._dispatch)
-        ledger.notices = self._notify is not None
+        ledger.notices = kinds_of(self._notify) | await read_word(store)
         people = People(store, self._project)
         parts = Parts(
             store=store,

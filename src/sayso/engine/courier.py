@@ -1,4 +1,5 @@
-"""Delivers notices: who is asked, who is asked as well by now, and who is to be reminded.
+"""Delivers notices: who is asked, who is asked as well by now, who is to be reminded, and what
+became of it.
 
 Rule 1: at least once. A notice that was handed over is told again if its courier dies before it
 could say so; `Notice.id` is the same then.
@@ -24,6 +25,7 @@ from sayso.engine.going import Begun
 from sayso.engine.parcel import KINDS, Kind, Slip, read_slip, reminder_after
 from sayso.engine.parts import Parts
 from sayso.engine.thread import in_thread
+from sayso.engine.wanted import SAY_MS, kinds_of, leave_word
 from sayso.errors import SaysoError, StoreClosed, StoreError, contained, describe
 from sayso.store.base import HoldFound
 from sayso.store.journal import decode
@@ -51,7 +53,9 @@ class Notice(Value, frozen=True, kw_only=True):
     """The same whenever the same notice is told again."""
     kind: Kind
     """`asked`: it was opened, edited or handed over. `escalated`: others are asked as well.
-    `reminder`: nobody has decided for so long.
+    `reminder`: nobody has decided for so long. `voted`: somebody has decided, and it takes more of
+    them. `settled`: it was decided, or is not asked any more. The last two are for whoever has them
+    among its `tells`.
     """
     hold: HoldView
     """As it is right now."""
@@ -75,7 +79,9 @@ class DeadNotice(Value, frozen=True, kw_only=True):
 
 
 Notify = Callable[[Notice], Any]
-"""Tells somebody; a function in a thread, or a coroutine function."""
+"""Tells somebody; a function in a thread, or a coroutine function. If it has `tells`, it is given
+notices of these.
+"""
 
 
 class Courier:
@@ -85,6 +91,9 @@ class Courier:
         self._parts = parts
         self._outbox = parts.store.outbox
         self._notify = notify
+        self._kinds = kinds_of(notify)
+        self._said_at: int | None = None
+        """When it last left word of what it delivers."""
         self._task: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
         self._busy: set[asyncio.Task[None]] = set()
@@ -121,6 +130,7 @@ class Courier:
     async def _serve(self) -> None:
         while True:
             try:
+                await self._leave_word()
                 while await self._round():
                     if self._busy and self._room <= 0:
                         await asyncio.wait(self._busy, return_when=asyncio.FIRST_COMPLETED)
@@ -132,6 +142,14 @@ class Courier:
                 # A courier that has ended is missed by nobody, and nobody is reminded any more.
                 log.exception("the courier goes on after what should not happen")
             await asyncio.sleep(self._parts.bounds.look_s)
+
+    async def _leave_word(self) -> None:
+        """Let processes that tell nobody know what is delivered here, if that is to be known."""
+        now = self._parts.store.now()
+        due = self._said_at is None or now - self._said_at >= SAY_MS
+        if due and hasattr(self._notify, "tells"):
+            await leave_word(self._parts.store, self._kinds)
+            self._said_at = now
 
     @property
     def _room(self) -> int:
@@ -174,9 +192,16 @@ class Courier:
             # Whoever took it never came back to say what was wrong.
             await self._outbox.dead(parcel, parcel.error or "its couriers died")
             return
+        if parcel.kind not in self._kinds:
+            await self._refused(parcel, "nobody here tells of it")
+            return
         found = await self._parts.store.hold(*place)
-        if found is None or found.row.status != "open":
+        wanted = "settled" if parcel.kind == "settled" else "open"
+        if found is None or found.row.status != wanted:
             await self._outbox.done(parcel)
+            return
+        if wanted == "settled":
+            await self._deliver(parcel, slip, found, now)
             return
         if found.row.deadline is not None and found.row.deadline <= now:
             # Its time is up, and it is about to be settled.

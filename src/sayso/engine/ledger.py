@@ -30,6 +30,7 @@ from sayso.engine.dispatch import Dispatch
 from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
+from sayso.engine.parcel import Kind
 from sayso.engine.sent import Begins, Items, Order, Part, Posted, Sent, Takes, Verb, Written
 from sayso.engine.write import make_write
 from sayso.errors import (
@@ -70,8 +71,8 @@ class Ledger:
         self.dispatch = dispatch
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
-        self.notices = False
-        """Whether somebody is to be told of what runs ask."""
+        self.notices: frozenset[Kind] = frozenset()
+        """What somebody is to be told of what runs ask."""
         self._history = History(store, self.read)
         self._lives: dict[str, Live] = {}
         self._pins: set[str] = set()

@@ -7,8 +7,8 @@ Rule 2: a parcel holds ids and times. What is shown of a hold is read when it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -18,8 +18,10 @@ from sayso.domain.run import Run
 from sayso.store.base import NewParcel
 from sayso.store.rows import Step
 
-Kind = Literal["asked", "escalated", "reminder"]
-KINDS: tuple[Kind, ...] = ("asked", "escalated", "reminder")
+Kind = Literal["asked", "escalated", "reminder", "voted", "settled"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+TOLD: frozenset[Kind] = frozenset({"asked", "escalated", "reminder"})
+"""What everybody is told who tells people. The rest is for who keeps a message up to date."""
 EVERY_MS_MIN, EVERY_MS_MAX = 60_000, 10 * 365 * 24 * 3_600_000
 """How often people are reminded at most, and at least."""
 
@@ -33,10 +35,10 @@ class Slip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def parcels_of(
-    steps: Sequence[Step], *, notices: bool
+    steps: Sequence[Step], *, notices: Collection[Kind]
 ) -> tuple[tuple[NewParcel, ...], tuple[str, ...]]:
-    """Give the parcels that these steps put, and the ids of those that they remove. Without
-    `notices`, reminders only: those of a rule are there for whoever delivers them.
+    """Give the parcels that these steps put, and the ids of those that they remove: of the kinds in
+    `notices`, and reminders. Those of a rule are there for whoever delivers them.
     """
     before, after = steps[0].before, steps[-1].after
     held = after.holds if before is None else before.holds + after.holds
@@ -51,15 +53,21 @@ def parcels_of(
     for n, hold in now.items():
         old = was.get(n)
         put += _reminder(after, hold, old, at)
-        if notices and (n not in known or (old is not None and _is_news(old, hold))):
+        if "asked" in notices and (n not in known or (old is not None and _is_news(old, hold))):
             put.append(_parcel("asked", after, hold, at, due_at=at))
+        if "voted" in notices and old is not None and old.votes != hold.votes:
+            put.append(_parcel("voted", after, hold, at, due_at=at))
         if old is not None and _period(old) and not _period(hold):
             gone.append(parcel_id("reminder", after.id, n))
-    if notices and before is not None:
+    if "escalated" in notices and before is not None:
         risen = {step.event.hold for step in steps if isinstance(step.event, e.HoldEscalated)}
         put += [_parcel("escalated", after, now[n], at, due_at=at) for n in risen & now.keys()]
     for n in was.keys() - now.keys():
-        gone += _all_of(after, was[n], notices=notices)
+        gone += _all_of(after, was[n], notices)
+    if "settled" in notices and before is not None:
+        left = {hold.n for hold in after.holds}
+        over = [hold for hold in before.holds if hold.n not in left and not hold.child]
+        put += [_parcel("settled", after, hold, at, due_at=at) for hold in over]
     return tuple(put), tuple(gone)
 
 
@@ -106,9 +114,11 @@ def _is_news(old: Hold, hold: Hold) -> bool:
     return hold.version != old.version or not set(old.approvers) <= set(hold.approvers)
 
 
-def _all_of(run: Run, hold: Hold, *, notices: bool) -> list[str]:
-    there = {"asked": notices, "escalated": notices, "reminder": _period(hold) is not None}
-    return [parcel_id(kind, run.id, hold.n) for kind in KINDS if there[kind]]
+def _all_of(run: Run, hold: Hold, notices: Collection[Kind]) -> list[str]:
+    kinds: list[Kind] = [kind for kind in ("asked", "escalated", "voted") if kind in notices]
+    if _period(hold) is not None:
+        kinds.append("reminder")
+    return [parcel_id(kind, run.id, hold.n) for kind in kinds]
 
 
 def _period(hold: Hold) -> int | None:

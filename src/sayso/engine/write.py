@@ -5,7 +5,7 @@ Everything but the events themselves is derived from them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sayso.domain import codec
 from sayso.domain import events as e
@@ -13,7 +13,7 @@ from sayso.domain.guard import conditions_of
 from sayso.domain.run import FOLD
 from sayso.domain.standing import status_of
 from sayso.engine.ids import entry_ids
-from sayso.engine.parcel import parcels_of
+from sayso.engine.parcel import Kind, parcels_of
 from sayso.store.base import ItemPut, Key, NewEntry, Write
 from sayso.store.rows import Step, hold_rows
 
@@ -26,10 +26,10 @@ def make_write(
     owner_was: str | None = None,
     key: Key | None = None,
     items: Sequence[ItemPut] = (),
-    notices: bool = False,
+    notices: Collection[Kind] = (),
 ) -> Write:
-    """Make the write that appends these steps after the entry with the id `last`. With `notices`,
-    somebody is to be told of what it asks.
+    """Make the write that appends these steps after the entry with the id `last`. `notices` are
+    the kinds of them that somebody is to be told.
     """
     before, after = steps[0].before, steps[-1].after
     events = [step.event for step in steps]

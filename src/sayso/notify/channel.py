@@ -13,6 +13,8 @@ from collections import OrderedDict
 from typing import Protocol
 
 from sayso.engine.courier import Notice
+from sayso.engine.parcel import Kind
+from sayso.engine.wanted import kinds_of
 from sayso.errors import BadSetup, SaysoError, describe
 
 TOLD_MAX = 10_000
@@ -33,7 +35,7 @@ class Channel(Protocol):
 
 
 class Channels:
-    """Tells each notice by every channel."""
+    """Tells each notice by every channel; by those that have `tells`, only notices of these."""
 
     def __init__(self, *channels: Channel) -> None:
         if not channels:
@@ -42,10 +44,24 @@ class Channels:
         self._told: OrderedDict[str, set[int]] = OrderedDict()
         """By notice that some channel failed to tell: those that have."""
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """All of them."""
+        return self._channels
+
+    @property
+    def tells(self) -> frozenset[Kind]:
+        """The kinds of notices that some channel tells."""
+        return frozenset[Kind]().union(*map(kinds_of, self._channels))
+
     async def __call__(self, notice: Notice) -> None:
         """Tell a notice by all channels that have not told it yet."""
         told = self._told.get(notice.id, set())
-        left = [n for n in range(len(self._channels)) if n not in told]
+        left = [
+            n
+            for n, channel in enumerate(self._channels)
+            if n not in told and notice.kind in kinds_of(channel)
+        ]
         answers = await asyncio.gather(
             *[self._channels[n].send(notice) for n in left], return_exceptions=True
         )

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from standardwebhooks.webhooks import Webhook as Signer
 
 from sayso.engine.courier import Notice
+from sayso.engine.parcel import KINDS, TOLD, Kind
 from sayso.errors import BadSetup, SaysoError
 from sayso.notify.outward import Outward, check_url
 
@@ -25,7 +26,8 @@ class Webhook:
     """Posts notices to an address.
 
     With two secrets, what is sent is signed with both: give receivers the new one, then drop the
-    old. Addresses inside are refused, unless `allow` names them; so is http, unless `plain`.
+    old. Addresses inside are refused, unless `allow` names them; so is http, unless `plain`. With
+    `settled` it also says when somebody has voted, and what became of what was asked.
     """
 
     def __init__(
@@ -36,8 +38,10 @@ class Webhook:
         link: str | None = None,
         allow: Iterable[str] = (),
         plain: bool = False,
+        settled: bool = False,
     ) -> None:
         self._url = check_url(url, plain=plain)
+        self.tells: frozenset[Kind] = frozenset(KINDS) if settled else TOLD
         if isinstance(secrets, str) or not secrets:
             raise BadSetup("secrets is a list of one or more: secrets=['whsec_...']")
         try:
@@ -94,6 +98,8 @@ def payload(notice: Notice, *, link: str | None = None) -> dict[str, Any]:
             "deadline": None if hold.deadline is None else hold.deadline.isoformat(),
             "to": list(notice.to),
             "times": notice.times,
+            "status": hold.status,
+            "verdict": None if hold.decision is None else hold.decision.word,
             "url": None if link is None else f"{link.rstrip('/')}/v1/holds/{hold.id}",
         },
     }
