@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _SETTLED = "engine/test_settled.py::"
+_CARDS = "notify/test_slack.py::"
+_CLICKS = "server/test_slack.py::"
 
 MUTANTS = (
     Mutant(
@@ -34,5 +36,98 @@ MUTANTS = (
         old="if said.get(kind, since) > since)",
         new="if kind in said)",
         test=_SETTLED + "test_word_that_somebody_tells_is_believed_for_a_while[memory]",
+    ),
+    Mutant(
+        name="a card has a yes for what it does not show",
+        file="notify/slack_card.py",
+        old='        return frozenset({"reject"}) if hidden else frozenset({"approve", "reject"})',
+        new='        return frozenset({"approve", "reject"})',
+        test=_CARDS + "test_what_a_card_has_buttons_for[script0-rule0-found0-1 more are not shown]",
+    ),
+    Mutant(
+        name="a critical call is approved in a chat",
+        file="notify/slack_card.py",
+        old=' or hold.risk == "critical" or',
+        new=" or",
+        test=_CLICKS + "test_what_has_no_button_cannot_be_clicked[rule0]",
+    ),
+    Mutant(
+        name="a chat reads markup in what anybody wrote",
+        file="notify/slack_card.py",
+        old='    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")',
+        new="    return text",
+        test=_CARDS
+        + "test_what_a_card_has_buttons_for[script1-rule1-found1-&lt;!channel&gt; &amp;]",
+    ),
+    Mutant(
+        name="a card posted too late keeps its buttons",
+        file="notify/slack.py",
+        old="        await self.catch_up(hold)",
+        new="        pass",
+        test=_CARDS + "test_a_card_posted_while_its_hold_was_settled_has_no_buttons_in_the_end",
+    ),
+    Mutant(
+        name="a card is drawn of another project's",
+        file="notify/slack.py",
+        old="        if hold.project != self._project:",
+        new="        if False:",
+        test=_CARDS + "test_holds_of_another_project_have_no_cards",
+    ),
+    Mutant(
+        name="a click need not be signed",
+        file="server/slack.py",
+        old='        if not slack.is_ours(body, stamp, headers.get("x-slack-signature", "")):',
+        new="        if False:",
+        test=_CLICKS + "test_what_slack_has_not_signed_is_refused",
+    ),
+    Mutant(
+        name="a click is signed at any time",
+        file="notify/slack.py",
+        old="clock=_Clock(self._open))",
+        new="clock=type('', (), {'now': lambda _: int(timestamp)})())",
+        test=_CLICKS + "test_what_is_too_old_or_too_new_is_refused[301]",
+    ),
+    Mutant(
+        name="a click comes from any workspace",
+        file="server/slack.py",
+        old="    if user is None or found.team is None or found.team.id != team:",
+        new="    if user is None:",
+        test=_CLICKS + "test_what_is_of_another_workspace_is_refused[changed1]",
+    ),
+    Mutant(
+        name="a guest of another workspace clicks",
+        file="server/slack.py",
+        old="    if user.team_id is not None and user.team_id != team:",
+        new="    if False:",
+        test=_CLICKS + "test_what_is_of_another_workspace_is_refused[changed3]",
+    ),
+    Mutant(
+        name="whoever clicks is taken at their id",
+        file="notify/slack.py",
+        old="        return None if found is None else Principal(id=found.id)",
+        new='        return Principal(id=f"slack:{user}" if found is None else found.id)',
+        test=_CLICKS
+        + "test_whoever_is_not_asked_is_told_so_alone_and_it_keeps_waiting[approve-U9-linked]",
+    ),
+    Mutant(
+        name="a click decides whatever the card showed",
+        file="server/slack.py",
+        old="digest=click.value.seen, key",
+        new="digest=hold.digest, key",
+        test=_CLICKS + "test_a_card_of_an_older_version_decides_nothing",
+    ),
+    Mutant(
+        name="a click that comes again counts again",
+        file="server/slack.py",
+        old=" key=click.key, channel=CHANNEL",
+        new=" channel=CHANNEL",
+        test=_CLICKS + "test_the_same_click_twice_decides_once",
+    ),
+    Mutant(
+        name="a click is answered after the work",
+        file="server/slack.py",
+        old="        return Response(background=work)",
+        new="        if work is not None:\n            await work()\n        return Response()",
+        test=_CLICKS + "test_the_answer_comes_before_the_work",
     ),
 )

@@ -246,9 +246,11 @@ class Wired:
         self._gate.vault = parts.vault
         self._single.vault = parts.vault
         if self._notify is not None:
-            from sayso.engine.courier import Courier
+            from sayso.engine.courier import Courier, Keeping
 
             self._courier = Courier(parts, self._notify)
+            if isinstance(self._notify, Keeping):
+                self._notify.attach(store, people, self._project)
         if self._work:
             self._worker = Worker(parts, self._dispatch)
             await self._worker.start()
@@ -287,6 +289,11 @@ class Wired:
     def grants(self) -> Grants:
         """Standing permissions: what is always allowed, until when, and by whom."""
         return self._open_parts.grants
+
+    @property
+    def notify(self) -> Notify | None:
+        """What tells people, as it was given."""
+        return self._notify
 
     @property
     def notices(self) -> Notices:

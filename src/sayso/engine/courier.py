@@ -16,7 +16,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from sayso.domain import events as e
 from sayso.domain.hold import read_id
@@ -24,10 +24,11 @@ from sayso.domain.value import Value
 from sayso.engine.going import Begun
 from sayso.engine.parcel import KINDS, Kind, Slip, read_slip, reminder_after
 from sayso.engine.parts import Parts
+from sayso.engine.people import People
 from sayso.engine.thread import in_thread
 from sayso.engine.wanted import SAY_MS, kinds_of, leave_word
 from sayso.errors import SaysoError, StoreClosed, StoreError, contained, describe
-from sayso.store.base import HoldFound
+from sayso.store.base import HoldFound, Store
 from sayso.store.journal import decode
 from sayso.store.outbox import Parcel
 from sayso.store.views import HoldView, hold_view
@@ -82,6 +83,15 @@ Notify = Callable[[Notice], Any]
 """Tells somebody; a function in a thread, or a coroutine function. If it has `tells`, it is given
 notices of these.
 """
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """What tells somebody, and keeps something of that in the store."""
+
+    def attach(self, store: Store, people: People, project: str) -> None:
+        """Take the store, and who is who in it; done when a `Sayso` is opened."""
+        ...
 
 
 class Courier:

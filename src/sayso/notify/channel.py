@@ -12,10 +12,12 @@ import asyncio
 from collections import OrderedDict
 from typing import Protocol
 
-from sayso.engine.courier import Notice
+from sayso.engine.courier import Keeping, Notice
 from sayso.engine.parcel import Kind
+from sayso.engine.people import People
 from sayso.engine.wanted import kinds_of
 from sayso.errors import BadSetup, SaysoError, describe
+from sayso.store.base import Store
 
 TOLD_MAX = 10_000
 """How many notices are remembered of which some channel failed."""
@@ -53,6 +55,12 @@ class Channels:
     def tells(self) -> frozenset[Kind]:
         """The kinds of notices that some channel tells."""
         return frozenset[Kind]().union(*map(kinds_of, self._channels))
+
+    def attach(self, store: Store, people: People, project: str) -> None:
+        """Hand the store of an open `Sayso` to those channels that keep something there."""
+        for channel in self._channels:
+            if isinstance(channel, Keeping):
+                channel.attach(store, people, project)
 
     async def __call__(self, notice: Notice) -> None:
         """Tell a notice by all channels that have not told it yet."""

@@ -61,9 +61,19 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     app.include_router(govern.router)
     app.include_router(chat.router)
     app.include_router(chat_socket.socket_router)
+    _add_slack(app, sayso)
     _add_health(app, sayso)
     _describe(app)
     return app
+
+
+def _add_slack(app: FastAPI, sayso: Sayso) -> None:
+    """Hear clicks, if somebody's channel to Slack can tell that they are Slack's."""
+    if not any(getattr(one, "hears", False) for one in getattr(sayso.notify, "channels", ())):
+        return
+    from sayso.server.slack import slack_of, slack_router
+
+    app.include_router(slack_router(sayso, slack_of(sayso)))
 
 
 def _add_health(app: FastAPI, sayso: Sayso) -> None:
