@@ -23,7 +23,7 @@ async def test_people_are_told_where_to_look_and_nothing_of_the_arguments():
 
         told = json.loads(there.got[0][1])
         assert told["title"] == "Sayso: pay"
-        assert f"https://x.test/v1/holds/{hold.id}" in told["message"]
+        assert f"https://x.test/r/{hold.id}" in told["message"]
         assert "987654" not in there.got[0][1].decode()
 
 

@@ -1,5 +1,8 @@
 """Mail, chat and the rest, through Apprise: that somebody is asked, and where to look.
 
+The link is of a page, which shows the request to whoever is signed in. It is no authority, and
+following it changes nothing: mail is read by scanners, and previews fetch what they find.
+
 The addresses of Apprise reach any host and carry secrets: they are an operator's to give, and are
 never printed.
 """
@@ -39,7 +42,7 @@ class AppriseChannel:
         body = f"{inline(hold.agent)} asks: {inline(hold.title)} (risk: {hold.risk}){until}"
         told = await self._apprise.async_notify(
             title=f"Sayso: {inline(hold.title)}",
-            body=f"{body}\n{self._link}/v1/holds/{hold.id}",
+            body=f"{body}\n{self._link}/r/{hold.id}",
         )
         if not told:
             raise SaysoError("not everybody could be told")
