@@ -1,4 +1,4 @@
-"""Links and the nonces of pages: what is fetched decides nothing, what is sent back decides once."""
+"""Links and nonces of pages: what is fetched decides nothing, what is sent back decides once."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Nonces:
     def make(self, hold: HoldView, *, by: Principal) -> str:
         """Make a nonce for a page that shows this hold to somebody. Each is another one."""
         until, chance = self._store.now() + GOOD_MS, secrets.token_urlsafe(16)
-        said = _said(until, chance, hold.project, hold.id, hold.digest, by)
+        said = _said(until, chance, project=hold.project, hold=hold.id, seen=hold.digest, by=by)
         return f"{until:015d}.{chance}.{self._keys.sign('nonce', said)}"
 
     async def spend(self, text: str, *, project: str, hold: str, seen: str, by: Principal) -> None:
@@ -56,7 +56,7 @@ class Nonces:
         if found is None:
             raise BadNonce
         until, chance = int(found[1]), found[2]
-        said = _said(until, chance, project, hold, seen, by)
+        said = _said(until, chance, project=project, hold=hold, seen=seen, by=by)
         if not self._keys.verify("nonce", said, found[3]) or self._store.now() >= until:
             raise BadNonce
         await self._clear()
@@ -79,5 +79,5 @@ class Nonces:
         return self._ring
 
 
-def _said(until: int, chance: str, project: str, hold: str, seen: str, by: Principal) -> bytes:
+def _said(until: int, chance: str, *, project: str, hold: str, seen: str, by: Principal) -> bytes:
     return encode_value([until, chance, project, hold, seen, by.kind, by.id])
