@@ -17,6 +17,7 @@ HEAVY = {
     "httpx2",
     "jsonschema",
     "openai",
+    "opentelemetry",
     "psycopg",
     "pydantic",
     "pydantic_ai",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sayso.engine.courier import DeadNotice, Notice
     from sayso.engine.doctor import Report
     from sayso.engine.form import make_form_question as question
+    from sayso.engine.otel import OpenTelemetry
     from sayso.engine.signing import DeskKey
     from sayso.store.checkup import Finding
     from sayso.store.doubt import DoubtView
@@ -86,6 +87,7 @@ __all__ = [
     "NotHappened",
     "Notice",
     "OAuthProvider",
+    "OpenTelemetry",
     "Operand",
     "OperandPin",
     "Option",
@@ -145,6 +147,7 @@ _LATER = {
     "Node": ("sayso.agents.node", "Node"),
     "Notice": ("sayso.engine.courier", "Notice"),
     "OAuthProvider": ("sayso.agents.oauth_provider", "OAuthProvider"),
+    "OpenTelemetry": ("sayso.engine.otel", "OpenTelemetry"),
     "Planner": ("sayso.agents.planner", "Planner"),
     "PolicyFile": ("sayso.agents.policy_file", "PolicyFile"),
     "Rendering": ("sayso.domain.rendering", "Rendering"),

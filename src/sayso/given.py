@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 from sayso.agents.agent import Agent
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.signed_in import SignedIn
     from sayso.engine.signing import DeskKey, Trust
+    from sayso.engine.telemetry import Telemetry
     from sayso.engine.vault import Vault
     from sayso.store.keyring import KeyRing
     from sayso.store.transfer import Transfer
@@ -61,6 +62,23 @@ def look_for_ring(store: Store) -> KeyRing | None:
 def _beside(store: Store) -> str | None:
     """Give the path beside which a store's keys are; None if machines share it, and no file can."""
     return None if "://" in store.name else store.name
+
+
+def read_telemetry(telemetry: Telemetry | Literal[False, True]) -> Telemetry | None:
+    """Read who is told what goes on; `True` is OpenTelemetry, set up by the program itself."""
+    if telemetry is False:
+        return None
+    if telemetry is not True:
+        if not hasattr(telemetry, "span"):
+            raise BadSetup(f"telemetry is True, or OpenTelemetry(...), not {telemetry!r}")
+        return telemetry
+    try:
+        from sayso.engine.otel import OpenTelemetry
+    except ImportError as error:
+        raise BadSetup(
+            f"telemetry takes another package ({error}): pip install 'sayso[telemetry]'"
+        ) from None
+    return OpenTelemetry()
 
 
 def read_desk_key(key: DeskKey | None) -> DeskKey | None:

@@ -12,7 +12,7 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -47,6 +47,7 @@ from sayso.given import (
     read_agents,
     read_desk_key,
     read_providers,
+    read_telemetry,
     read_tools,
     read_trust,
 )
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from sayso.agents.sign_in import SignInDesk
     from sayso.engine.courier import Courier, Notices, Notify
     from sayso.engine.signing import DeskKey
+    from sayso.engine.telemetry import Telemetry
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -87,6 +89,7 @@ class Wired:
         drain_s: float = DRAIN_S,
         sign_with: DeskKey | None = None,
         trust: Iterable[str] | None = None,
+        telemetry: Telemetry | bool = False,
     ) -> None:
         self._where = store
         self._owns_store = isinstance(store, str | Path)
@@ -107,6 +110,7 @@ class Wired:
             raise BadSetup(f"notify cannot be called: {notify!r}")
         self._notify = notify
         self._desk_key = read_desk_key(sign_with)
+        self._telemetry = read_telemetry(telemetry)
         self._gate = Gate(policy, check_for_intervention, trust=read_trust(trust))
         self._drivers = read_agents(agents)
         self._single = SingleCall(read_tools(self._drivers, tools))
@@ -221,7 +225,8 @@ class Wired:
 
     async def _wire(self, store: Store) -> None:
         self._dispatch = dispatch_of(store)
-        ledger = self.ledger_class(store, self._dispatch)
+        kinds = _kinds(self.ledger_class, self._telemetry)
+        ledger = kinds.ledger(store, self._dispatch)
         ledger.notices = kinds_of(self._notify) | await read_word(store)
         people = People(store, self._project)
         parts = Parts(
@@ -238,6 +243,7 @@ class Wired:
             door=DoorKeeper(store),
             vault=Vault(partial(load_keys, store), partial(load_keys, store, make=False)),
             desk_key=self._desk_key,
+            telemetry=self._telemetry,
         )
         signed_in = make_signed_in(store, self._providers, parts.vault)
         self._gate.sign_ins = signed_in
@@ -246,19 +252,19 @@ class Wired:
         self._gate.vault = parts.vault
         self._single.vault = parts.vault
         if self._notify is not None:
-            from sayso.engine.courier import Courier, Keeping
+            from sayso.engine.courier import Keeping
 
-            self._courier = Courier(parts, self._notify)
+            self._courier = kinds.courier()(parts, self._notify)
             if isinstance(self._notify, Keeping):
                 self._notify.attach(store, people, self._project)
         if self._work:
-            self._worker = Worker(parts, self._dispatch)
+            self._worker = kinds.worker(parts, self._dispatch)
             await self._worker.start()
-            self._sweeper = Sweeper(parts, self._worker)
+            self._sweeper = kinds.sweeper(parts, self._worker)
             self._sweeper.start()
             if self._courier is not None:
                 self._courier.start()
-        self._desk = Desk(parts, self._worker)
+        self._desk = kinds.desk(parts, self._worker)
         if signed_in is not None:
             from sayso.agents.sign_in import SignInDesk
 
@@ -269,6 +275,11 @@ class Wired:
     def agents(self) -> tuple[str, ...]:
         """The names of the agents that runs can be started of."""
         return tuple(sorted(name for name in self._drivers if "." not in name))
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """Who is told what goes on; None if nobody is."""
+        return self._telemetry
 
     @property
     def is_open(self) -> bool:
@@ -320,6 +331,32 @@ class Wired:
         assert self._open_parts
         assert self._desk is not None
         return self._desk
+
+
+class _Kinds(NamedTuple):
+    """The classes of the parts that may be watched."""
+
+    ledger: Callable[[Store, Dispatch], Ledger]
+    worker: type[Worker]
+    sweeper: type[Sweeper]
+    desk: type[Desk]
+    courier: Callable[[], type[Courier]]
+
+
+def _kinds(ledger: type[Ledger], telemetry: Telemetry | None) -> _Kinds:
+    def plain_courier() -> type[Courier]:
+        from sayso.engine.courier import Courier
+
+        return Courier
+
+    if telemetry is None:
+        return _Kinds(ledger, Worker, Sweeper, Desk, plain_courier)
+    from sayso.engine import watched as w
+
+    watched = partial(w.WatchedLedger, telemetry=telemetry)
+    return _Kinds(
+        watched, w.WatchedWorker, w.WatchedSweeper, w.WatchedDesk, lambda: w.WatchedCourier
+    )
 
 
 W = TypeVar("W", bound=Wired)

@@ -446,6 +446,7 @@ VARIANTS: dict[str, e.AnyEvent] = {
         grant="grant_1",
         grant_until=1_700_000_900_000,
     ),
+    "hold.settled.1-trace": msgspec.structs.replace(settled(Approved()), trace="00-trace"),
 }
 """The other kinds of value that an event of the same tag may carry."""
 

@@ -162,6 +162,26 @@ def test_a_decision_that_was_undone_is_no_decision():
     assert not story.told().decisions
 
 
+def test_what_a_run_does_is_traced_to_its_start_or_to_the_last_decision():
+    story = Story(msgspec.structs.replace(begun(), trace="00-start"))
+    story.answer("pay", "look")
+    assert story.told().trace == "00-start"
+
+    story.hold("1.0")
+    opened = story.journal[2]
+    story.journal[2] = msgspec.structs.replace(opened, trace="00-turn")
+    story.add(*settling.settle(story.run, 1, APPROVE, by=MIRA, now=NOW))
+    assert story.told().trace == ""
+    story.journal = [
+        msgspec.structs.replace(one, trace="00-decide") if isinstance(one, e.HoldSettled) else one
+        for one in story.journal
+    ]
+
+    told = story.told()
+    assert told.trace == "00-decide"
+    assert (told.traces_of("1.0"), told.traces_of("1.1")) == (["00-turn"], [])
+
+
 def test_a_late_result_is_kept_apart():
     story = Story()
     story.answer("pay")

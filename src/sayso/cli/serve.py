@@ -13,6 +13,7 @@ import click
 
 from sayso.app import Sayso
 from sayso.cli.imported import APP
+from sayso.cli.log import Form, log_option, log_to_stderr
 from sayso.cli.oidc import oidc_options, read_oidc
 from sayso.cli.opened import Place, default_store, store_option
 from sayso.domain.value import Principal
@@ -37,6 +38,7 @@ _NEAR = ("127.0.0.1", "::1", "localhost")
 @click.option("--user", help="Who the local token is of; else who you are on this machine.")
 @click.option("--project", default="default", show_default=True, help="Of whoever comes so.")
 @oidc_options
+@log_option
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -50,6 +52,7 @@ def serve(
     public_url: str | None,
     user: str | None,
     project: str,
+    form: Form,
     **oidc: Any,
 ) -> None:
     """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
@@ -87,6 +90,7 @@ def serve(
     way, provider = read_oidc(sayso, project=project, **oidc)
     if way is not None:
         ways.append(way)
+    log_to_stderr(form)
     sock = bind(host, port)
     _say_where(sock, local, opens=opens)
     served = create_app(sayso, ways=ways, public_url=public_url)

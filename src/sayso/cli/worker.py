@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 
 import click
 
 from sayso.app import Sayso
 from sayso.cli.imported import APP
+from sayso.cli.log import Form, log_option, log_to_stderr
 from sayso.cli.opened import Place, store_option
 from sayso.cli.plain import plain
 from sayso.wired import only_working, works_for
@@ -28,9 +28,16 @@ CUT_OFF = 1
     metavar="SECONDS",
     help="How long to wait for calls under way at the end; 30 unless the app says otherwise.",
 )
+@log_option
 @click.pass_context
 def worker(
-    ctx: click.Context, app: Sayso, store: Place | None, runs: int | None, drain: float | None
+    ctx: click.Context,
+    *,
+    app: Sayso,
+    store: Place | None,
+    runs: int | None,
+    drain: float | None,
+    form: Form,
 ) -> None:
     """Work on the runs of the APP until SIGTERM or SIGINT: take no new one then, wait for the calls
     under way, and end. It needs no address: whoever shares the store gives it work.
@@ -50,7 +57,7 @@ def worker(
     """  # noqa: D301
     where = None if store is None else store.where
     working = only_working(app, where, runs=runs, drain_s=drain)
-    _log_to_stderr()
+    log_to_stderr(form)
 
     def tell(worker_id: str) -> None:
         agents = ", ".join(map(plain, works_for(working)))
@@ -60,17 +67,3 @@ def worker(
     if not asyncio.run(working.serve(tell)):
         click.echo("sayso: calls were cut off; another worker looks into them", err=True)
         ctx.exit(CUT_OFF)
-
-
-class _Plain(logging.Formatter):
-    """Lines that are safe to print, whatever is in them."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return "\n".join(plain(line) for line in super().format(record).splitlines())
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("sayso").setLevel(logging.INFO)

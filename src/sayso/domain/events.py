@@ -226,6 +226,8 @@ class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):
     decision: Decision
     turns: int = 0
     """How many turns the run took whose end this is: they count against the budget here."""
+    trace: str = ""
+    """The W3C `traceparent` of where this was done; see `engine/telemetry.py`."""
 
 
 class DecisionEffective(Event, frozen=True, kw_only=True, tag="decision.effective.1"):

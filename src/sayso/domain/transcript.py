@@ -111,6 +111,8 @@ class Transcript:
         """What the agent kept of a call's strand when it first started. Its body is told this, or
         it would come to something else when it goes through the journal again.
         """
+        self.trace = ""
+        """Where what the run does now was set off: by its start, or by the last decision."""
         self.strands: dict[str, StrandLog] = {e.MAIN: StrandLog()}
         self._before = before
         self._doubts = doubts or {}
@@ -135,6 +137,7 @@ class Transcript:
                 if data is not None:
                     self.began.setdefault(ref, data)
             case e.RunStarted():
+                self.trace = event.trace
                 self._before = (*self._before, *event.history)
                 self._say(e.MAIN, seq, UserMessage(text=event.input, by=str(event.by)))
             case e.MessageReceived():
@@ -210,6 +213,10 @@ class Transcript:
         opened = self._holds.get(hold)
         return None if opened is None else opened.ask
 
+    def traces_of(self, ref: str) -> list[str]:
+        """Give where people were asked about a call, as far as somebody traced that."""
+        return [one.trace for one in self._holds.values() if one.call == ref and one.trace]
+
     def votes_for(self, hold: int, decision: Decision) -> list[Decision]:
         """Give the votes on a hold that say the same as a decision, and so bring it about."""
         kind = type(decision.verdict)
@@ -264,6 +271,8 @@ class Transcript:
             if event.then == "continue":
                 self._place(event.call, event.step).asks[event.hold] = event.ask
             return
+        if isinstance(event, e.HoldSettled):
+            self.trace = event.trace
         opened = self._holds.get(event.hold)
         if opened is None:
             return  # The entry that opened it was redacted.

@@ -182,9 +182,9 @@ class Courier:
         try:
             await self._hand_over(parcel)
         except StoreError as error:
-            log.warning("%s comes again after: %s", parcel.id, error)
+            log.warning("%s comes again after: %s", parcel.id, error, extra=_ids(parcel.id))
         except Exception as error:
-            log.exception("%s could not be delivered", parcel.id)
+            log.exception("%s could not be delivered", parcel.id, extra=_ids(parcel.id))
             await self._refused(parcel, describe(error))
 
     async def _hand_over(self, parcel: Parcel) -> None:
@@ -254,7 +254,8 @@ class Courier:
             begun.task.cancel()
         if not done:
             self._stuck.append(begun)
-            log.warning("%s: notify did not end within %g seconds", notice.id, NOTIFY_S)
+            ids = {"run_id": notice.hold.run_id, "hold_id": notice.hold.id}
+            log.warning("%s: notify did not end within %g s", notice.id, NOTIFY_S, extra=ids)
             return f"it did not end within {NOTIFY_S:g} seconds"
         if begun.task.cancelled():
             return "it was cancelled from within"
@@ -264,13 +265,15 @@ class Courier:
     async def _refused(self, parcel: Parcel, error: str) -> None:
         try:
             if parcel.tries >= TRIES_MAX:
-                log.error("%s is given up after %d tries: %s", parcel.id, parcel.tries, error)
+                # Why is said with the dead one: it may quote what somebody was to be told.
+                ids, tries = _ids(parcel.id), parcel.tries
+                log.error("%s is given up after %d tries", parcel.id, tries, extra=ids)
                 await self._outbox.dead(parcel, error)
                 return
             wait_ms = min(BACKOFF_MS * 2 ** (parcel.tries - 1), BACKOFF_MS_MAX)
             await self._outbox.again(parcel, self._parts.store.now() + wait_ms, error=error)
         except SaysoError as worse:
-            log.warning("%s comes again after: %s", parcel.id, worse)
+            log.warning("%s comes again after: %s", parcel.id, worse, extra=_ids(parcel.id))
 
 
 class Notices:
@@ -298,6 +301,12 @@ class Notices:
         """Try a notice again that was given up; tell whether there was one."""
         name = notice.id if isinstance(notice, DeadNotice) else notice
         return await self._outbox.revive(project or self._project, name)
+
+
+def _ids(parcel_id: str) -> dict[str, str]:
+    hold = parcel_id.partition(":")[2]
+    place = read_id("hold", hold)
+    return {} if place is None else {"run_id": place[0], "hold_id": hold}
 
 
 def _dead(parcel: Parcel) -> DeadNotice:

@@ -34,6 +34,6 @@ async def insist(
         except StoreError as error:
             if parts.store.tick() > deadline:
                 raise
-            log.warning("%s: a result waits: %s", run_id, error)
+            log.warning("%s: a result waits: %s", run_id, error, extra={"run_id": run_id})
             await asyncio.sleep(parts.bounds.backoff_s)
         posted = parts.ledger.post(run_id, verb, owned_by=owned_by, quiet=True)

@@ -59,6 +59,7 @@ class RunLoop:
 
     def __init__(self, parts: Parts, run_id: str, worker: str) -> None:
         self.run_id = run_id
+        self._ids = {"run_id": run_id}
         self._parts = parts
         self._ledger = parts.ledger
         self._worker = worker
@@ -108,7 +109,7 @@ class RunLoop:
             return False  # What is under way is waited for.
         except StoreError as error:
             # Calls that are under way must not be cut off because a read has failed.
-            log.warning("%s: %s", self.run_id, error)
+            log.warning("%s: %s", self.run_id, error, extra=self._ids)
             await asyncio.sleep(self._parts.bounds.look_s)
             self._elsewhere = True
             return True
@@ -176,19 +177,19 @@ class RunLoop:
             self._leave(error)
         except StoreError as error:
             # The work is still to be done, and is looked at again.
-            log.warning("%s: %s", self.run_id, error)
+            log.warning("%s: %s", self.run_id, error, extra=self._ids)
             await asyncio.sleep(self._parts.bounds.look_s)
         except KeyboardInterrupt:
             raise  # Of a person at the keyboard: that of an agent's code is an error by now.
         except BaseException as error:
             # An agent's mistake ends its run, not the worker; nor the calls beside it.
-            log.exception("%s failed", self.run_id)
+            log.exception("%s failed", self.run_id, extra=self._ids)
             await self._fail(describe(error))
 
     def _leave(self, error: NotUnderstood) -> None:
         """Do nothing more with a run that this code does not understand: newer code will."""
         if not self._broken:
-            log.warning("%s is left alone: %s", self.run_id, error)
+            log.warning("%s is left alone: %s", self.run_id, error, extra=self._ids)
         self._broken = True
 
     async def _fail(self, error: str) -> None:
@@ -204,7 +205,7 @@ class RunLoop:
             except StoreClosed:
                 self._broken = True
             except StoreError as again:
-                log.warning("%s: %s", self.run_id, again)
+                log.warning("%s: %s", self.run_id, again, extra=self._ids)
                 await asyncio.sleep(self._parts.bounds.look_s)
             else:
                 return

@@ -25,6 +25,7 @@ from sayso.store.base import LEASE_MS, Store
 if TYPE_CHECKING:
     from sayso.engine.hot import HotBodies
     from sayso.engine.signing import DeskKey
+    from sayso.engine.telemetry import Telemetry
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     vault: Vault = Vault()
     desk_key: DeskKey | None = None
     """Signs what people decide here."""
+    telemetry: Telemetry | None = None
+    """Whoever watches, if somebody does."""
     going: Going = msgspec.field(default_factory=Going)
 
     def bound(self, run: Run, ref: str, ruling: Require) -> Require:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sayso.domain import events as e
-from sayso.domain.hold import Ask, Decision
+from sayso.domain.hold import Ask, Decision, hold_id
 from sayso.domain.run import CallRow, Run
 from sayso.domain.signing import decision_bytes, needs_signature
 from sayso.domain.standing import says_yes
@@ -190,6 +190,7 @@ class Trust:
             "trusts. Give it that desk's key, or cancel the run",
             run_id,
             n,
+            extra={"run_id": run_id, "hold_id": hold_id(run_id, n)},
         )
 
 

@@ -109,10 +109,11 @@ class Sweeper:
             raise
         except SaysoError as error:
             # A run that this version cannot read must not keep all others waiting.
-            log.warning("%s is left alone: %s", run_id, error)
+            log.warning("%s is left alone: %s", run_id, error, extra={"run_id": run_id})
             return False
         except Exception:
-            log.exception("%s is left alone after what should not happen", run_id)
+            ids = {"run_id": run_id}
+            log.exception("%s is left alone after what should not happen", run_id, extra=ids)
             return False
 
     async def _expire(self, run_id: str) -> bool:

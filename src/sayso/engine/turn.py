@@ -249,7 +249,9 @@ async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> An
         except ModelFailed as error:
             if not error.retryable or tried >= driver.model_tries_max:
                 raise
-            log.warning("%s: the model failed (%s) and is asked again", run_id, error)
+            # What a provider says may quote what it was given.
+            why, ids = type(error.__cause__ or error).__name__, {"run_id": run_id}
+            log.warning("%s: the model failed (%s) and is asked again", run_id, why, extra=ids)
             backoff_s = parts.bounds.backoff_s * 2 ** (tried - 1)
             # Whoever asks sooner than the provider says is only put off again, or for longer.
             wait_s = max(backoff_s, (error.retry_after_ms or 0) / 1000)

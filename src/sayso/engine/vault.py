@@ -65,7 +65,8 @@ class Vault:
         """Log once for a run that something of it does not open here."""
         if run_id not in self._shut:
             self._shut.add(run_id)
-            log.warning("%s waits for a worker with %s: %s", run_id, what, error)
+            ids = {"run_id": run_id}
+            log.warning("%s waits for a worker with %s: %s", run_id, what, error, extra=ids)
 
     def seal_args(self, run_id: str, tool: str, args: bytes) -> bytes:
         """Seal the secrets among frozen arguments so that they open for this run and tool only.

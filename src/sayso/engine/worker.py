@@ -31,6 +31,8 @@ TAKE_MAX = 16
 class Worker:
     """Works on runs, many at a time, in this process."""
 
+    loop_class = RunLoop
+
     def __init__(self, parts: Parts, dispatch: Dispatch) -> None:
         self.id = new_id("worker", parts.store.now())
         self._parts = parts
@@ -102,7 +104,7 @@ class Worker:
             self._taking_over -= 1
         if written is None:
             return False
-        log.warning("%s taken over from %s (%s)", run_id, before, proof)
+        log.warning("%s taken over from %s (%s)", run_id, before, proof, extra={"run_id": run_id})
         return True
 
     async def drain(self, timeout_s: float | None = None) -> bool:
@@ -138,7 +140,7 @@ class Worker:
             self._loops[run_id].poke(elsewhere=elsewhere)
             return
         self._parts.ledger.pin(run_id)
-        loop = self._loops[run_id] = RunLoop(self._parts, run_id, self.id)
+        loop = self._loops[run_id] = self.loop_class(self._parts, run_id, self.id)
         if elsewhere:
             loop.poke(elsewhere=True)
         self._idle.clear()
@@ -160,7 +162,8 @@ class Worker:
             self._cut_off = True
             # One run must not take the others down. It stays owned, and is taken over from here
             # once this process is gone.
-            log.exception("%s cannot go on in this process", loop.run_id)
+            ids = {"run_id": loop.run_id}
+            log.exception("%s cannot go on in this process", loop.run_id, extra=ids)
         finally:
             del self._loops[loop.run_id]
             self._parts.ledger.unpin(loop.run_id)

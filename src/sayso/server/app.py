@@ -17,6 +17,7 @@ from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.seat import Seats
 from sayso.server.stream import STREAMS_EACH_MAX, STREAMS_MAX
+from sayso.server.traced import UNTOLD, Traced
 
 
 def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None = None) -> FastAPI:
@@ -47,7 +48,10 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        telemetry=UNTOLD,
     )
+    if sayso.telemetry is not None:
+        app.add_middleware(Traced, telemetry=sayso.telemetry)
     app.state.sayso = sayso
     app.state.door = Door([TokenWay(sayso), *ways])
     app.state.public_url = public_url

@@ -65,6 +65,7 @@ def serve(app: FastAPI, sock: socket.socket) -> bool:
     """Serve until SIGTERM or SIGINT; False if the application could not start."""
     config = uvicorn.Config(
         app,
+        log_config=None,  # What it says goes where everything else does.
         log_level="warning",
         access_log=False,
         lifespan="on",
