@@ -77,7 +77,7 @@ def test_each_type_has_its_control() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "typed", "expected"),
+    "name, typed, expected",
     [
         ("a/amount", "11900", b'"amount":11900,'),
         ("a/amount", " 11900.50 ", b'"amount":11900.5,'),
@@ -102,7 +102,7 @@ def test_what_was_typed_is_read_exactly(name: str, typed: str, expected: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("name", "typed"),
+    "name, typed",
     [
         ("a/amount", "1,200"),
         ("a/amount", ""),

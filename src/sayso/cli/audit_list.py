@@ -17,8 +17,9 @@ from sayso.cli.audit_verify import told, verify
 from sayso.cli.card import broken
 from sayso.cli.ending import ended_by, say
 from sayso.cli.opened import Place, opened, store_option
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
 from sayso.domain.filter import Filter, read_filter
+from sayso.domain.glyph import brief
 from sayso.engine.evidence import Line
 from sayso.errors import Unknown
 from sayso.store.views import HoldView

@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from sayso.cli.ending import said
-from sayso.cli.plain import brief, drawn, plain
+from sayso.cli.plain import drawn, plain
 from sayso.domain.drawing import COLUMNS, COLUMNS_MIN
-from sayso.domain.glyph import pieces
+from sayso.domain.glyph import brief, pieces
 from sayso.domain.hold import Consent, SignIn, name_approvers
 from sayso.domain.question import Question
 from sayso.domain.rendering import SHORT, render

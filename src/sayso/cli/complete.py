@@ -35,7 +35,7 @@ HOLD = HoldName()
 
 async def _items(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from sayso.cli.desk import desk_of
-    from sayso.cli.plain import brief
+    from sayso.domain.glyph import brief
 
     async with asyncio.timeout(PATIENCE_S * 2), desk_of(ctx, PATIENCE_S) as desk:
         page = await desk.page(limit=ITEMS_MAX)

@@ -11,7 +11,8 @@ import click
 
 from sayso import errors
 from sayso.cli.advice import explain
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
+from sayso.domain.glyph import brief
 from sayso.domain.hold import Decision, Expired, Rejected, Withdrawn
 from sayso.store.views import HoldView, moment
 

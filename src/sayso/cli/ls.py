@@ -11,8 +11,9 @@ import click
 from sayso.cli.card import broken, columns, left, risk_of
 from sayso.cli.desk import Desk, at_desk
 from sayso.cli.ending import said, say
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
 from sayso.domain.filter import Filter, read_filter
+from sayso.domain.glyph import brief
 from sayso.store.views import HoldView
 
 PAGE = 200

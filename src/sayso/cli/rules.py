@@ -13,8 +13,9 @@ from sayso.cli.deciding import see
 from sayso.cli.desk import Desk, at_desk
 from sayso.cli.ending import say
 from sayso.cli.ls import hold_json
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
 from sayso.domain.digest import decode_value
+from sayso.domain.glyph import brief
 from sayso.domain.grant import Grant
 from sayso.domain.hold import approve
 from sayso.engine.grants import Always

@@ -13,7 +13,8 @@ import click
 
 from sayso.cli.card import broken, span
 from sayso.cli.desk import Desk
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
+from sayso.domain.glyph import brief
 
 _COLOURS = {
     "hold.settled": "green",

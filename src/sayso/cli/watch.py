@@ -15,8 +15,9 @@ import click
 from sayso.cli.desk import Desk, at_desk
 from sayso.cli.ending import said, say, told
 from sayso.cli.ls import hold_json, listed, whose
-from sayso.cli.plain import brief, plain
+from sayso.cli.plain import plain
 from sayso.domain.filter import read_filter
+from sayso.domain.glyph import brief
 from sayso.errors import NotAllowed, Unknown, Unreachable
 from sayso.store.views import HoldView
 
