@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from sayso.web import (
     asset,
     audit,
+    chat,
     decide,
     decided,
     inbox,
@@ -28,6 +29,7 @@ _PARTS = (
     decided,
     audit,
     rules,
+    chat,
     settings,
     session_list,
     sign_in,

@@ -1,0 +1,77 @@
+// The chat page: what is new appears by itself. What somebody types in is never touched.
+
+const talk = document.querySelector("#talk");
+let stale = false;
+
+/** Put the conversation as it is now in place of what is shown. */
+async function refresh() {
+  if (talk.contains(document.activeElement) && document.activeElement !== talk) {
+    stale = true; // Somebody is about to decide: not under their hands.
+    return;
+  }
+  stale = false;
+  const answer = await fetch(location.pathname, { headers: { "x-part": "talk" } });
+  if (!answer.ok) return;
+  talk.innerHTML = await answer.text();
+  showEnd();
+}
+
+function showEnd() {
+  talk.lastElementChild?.lastElementChild?.scrollIntoView({ block: "nearest" });
+}
+
+/** Show what the model says before its turn is over. */
+function hear({ text, at }) {
+  const said = document.querySelector("#saying");
+  if (!said) return;
+  if (at === 0) said.textContent = "";
+  said.textContent += text;
+  showEnd();
+}
+
+function listen() {
+  const turns = talk.querySelector(".turns");
+  if (!turns) return;
+  const source = new EventSource(`${talk.dataset.events}?after=${turns.dataset.seq}`);
+  let waiting = 0;
+  source.addEventListener("changed", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(refresh, 60); // One commit brings several entries.
+  });
+  source.addEventListener("delta", (event) => hear(JSON.parse(event.data)));
+  source.addEventListener("over", () => {
+    source.close();
+    refresh();
+  });
+}
+
+talk.addEventListener("focusout", () => stale && setTimeout(refresh, 0));
+document.querySelector("#composer")?.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.value.trim()) {
+    event.preventDefault();
+    event.currentTarget.requestSubmit();
+  }
+});
+
+/** Decide in the conversation; what cannot be decided here is shown on its own page. */
+async function decideHere(form, button) {
+  const said = new FormData(form, button);
+  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(said), headers: { "x-part": "said" } });
+  button?.blur();
+  if (answer.ok) refresh();
+  else location.assign(form.action.replace(/\/[a-z]+$/, ""));
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (talk.contains(form)) {
+    event.preventDefault();
+    decideHere(form, event.submitter);
+    return;
+  }
+  // A second click sends nothing; what is sent twice all the same is done once.
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+});
+listen();
+showEnd();
