@@ -19,7 +19,7 @@ endif
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(VENV)/.core ## Watch an agent be killed, approved and resumed; no key, no network.
+demo: $(VENV)/.demo ## Watch agents be killed, decided on and resumed; no key, no network.
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/sayso demo; else $(BIN)/sayso demo --headless; fi
 
 # The domain is measured alone: a line that only an engine test reaches is not tested as a rule.
@@ -58,6 +58,10 @@ $(VENV)/.core: requirements-core.lock pyproject.toml | $(BIN)/python
 	$(install) --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(VENV)/.demo: requirements-demo.lock $(VENV)/.core
+	$(install) --require-hashes -r requirements-demo.lock
+	@touch $@
+
 $(VENV)/.test: requirements.lock $(VENV)/.core
 	$(install) --require-hashes -r requirements.lock
 	@touch $@
@@ -70,6 +74,7 @@ COMPILE = $(LOCK_UV) pip compile -q --universal --python-version 3.11 --generate
 lock: $(LOCK_UV) ## Write the lock files again; UPGRADE=--upgrade takes newer versions.
 	$(COMPILE) $(UPGRADE) --extra all --group test --group check --group bench -o requirements.lock
 	$(COMPILE) -c requirements.lock -o requirements-core.lock
+	$(COMPILE) -c requirements.lock --extra server --extra oauth -o requirements-demo.lock
 	$(COMPILE) -c requirements.lock --extra all -o requirements-deploy.lock
 
 $(VENV)/lock/bin/uv:

@@ -5,9 +5,9 @@ import msgspec
 import pytest
 
 from sayso import reject
-from sayso.cli.demo import _approve, _play
 from sayso.cli.demo_agent import payments
 from sayso.cli.demo_check import surprises
+from sayso.cli.demo_plain import _approve, _play
 from sayso.store.audit import Fault
 from tests.cli.conftest import finish
 
@@ -32,7 +32,7 @@ sys.addaudithook(refuse)
 
 
 def test_headless_pays_once_and_leaves_nothing_behind(run_cli, tmp_path):
-    said = run_cli("demo", "--headless", TMPDIR=str(tmp_path))
+    said = run_cli("demo", "--plain", "--headless", TMPDIR=str(tmp_path))
 
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.endswith("\npayments made: 1\n")
@@ -46,14 +46,14 @@ def test_headless_pays_once_and_leaves_nothing_behind(run_cli, tmp_path):
 def test_headless_needs_no_network_no_key_and_no_extra(run_cli, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(NOTHING_BUT_THE_CORE)
 
-    said = run_cli("demo", "--headless", PYTHONPATH=str(tmp_path), OPENAI_API_KEY="")
+    said = run_cli("demo", "--plain", "--headless", PYTHONPATH=str(tmp_path), OPENAI_API_KEY="")
 
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.endswith("\npayments made: 1\n")
 
 
 def test_what_is_kept_can_be_looked_at_and_verified(run_cli, tmp_path):
-    said = run_cli("demo", "--headless", "--keep", tmp_path / "kept")
+    said = run_cli("demo", "--plain", "--headless", "--keep", tmp_path / "kept")
 
     store = tmp_path / "kept" / "demo.db"
     (paid,) = payments(tmp_path / "kept")
@@ -66,14 +66,14 @@ def test_what_is_kept_can_be_looked_at_and_verified(run_cli, tmp_path):
 def test_a_directory_in_use_is_not_kept_in(run_cli, tmp_path):
     (tmp_path / "mine").touch()
 
-    said = run_cli("demo", "--headless", "--keep", tmp_path)
+    said = run_cli("demo", "--plain", "--headless", "--keep", tmp_path)
 
     assert said.returncode == 2
     assert "is not empty" in said.stderr
 
 
 def test_a_person_approves(terminal, tmp_path):
-    child = terminal("demo", "--keep", tmp_path / "kept")
+    child = terminal("demo", "--plain", "--keep", tmp_path / "kept")
     child.expect(r"kill -9 \d+")
     child.expect(PROMPT)
     child.sendline("y")
@@ -86,7 +86,7 @@ def test_a_person_approves(terminal, tmp_path):
 
 
 def test_a_person_edits_after_a_mistake(terminal, tmp_path):
-    child = terminal("demo", "--keep", tmp_path / "kept")
+    child = terminal("demo", "--plain", "--keep", tmp_path / "kept")
     child.expect(PROMPT)
     child.sendline("e")
     child.expect("New amount")
@@ -111,7 +111,7 @@ def test_a_person_edits_after_a_mistake(terminal, tmp_path):
 
 
 def test_a_person_rejects(terminal, tmp_path):
-    child = terminal("demo", "--keep", tmp_path / "kept")
+    child = terminal("demo", "--plain", "--keep", tmp_path / "kept")
     child.expect(PROMPT)
     child.sendline("n")
     child.expect("Why not")
@@ -126,7 +126,7 @@ def test_a_person_rejects(terminal, tmp_path):
 
 
 def test_whoever_interrupts_decides_nothing(terminal, tmp_path, run_cli):
-    child = terminal("demo", "--keep", tmp_path / "kept")
+    child = terminal("demo", "--plain", "--keep", tmp_path / "kept")
     child.expect(PROMPT)
     child.sendintr()
     printed, code = finish(child)
@@ -138,7 +138,7 @@ def test_whoever_interrupts_decides_nothing(terminal, tmp_path, run_cli):
 
 
 def test_a_payment_too_many_is_reported_and_fails(terminal, tmp_path):
-    child = terminal("demo", "--keep", tmp_path / "kept")
+    child = terminal("demo", "--plain", "--keep", tmp_path / "kept")
     child.expect(PROMPT)
     stray = {"amount": 200.0, "recipient": "Jiro", "currency": "USD", "key": "?", "pid": 1}
     (tmp_path / "kept" / "payments.jsonl").write_text(json.dumps(stray) + "\n")
@@ -155,7 +155,7 @@ def test_an_agent_that_cannot_start_is_reported_and_fails(run_cli, tmp_path):
         "import sys\nif 'demo_agent' in str(sys.orig_argv): sys.exit(3)\n"
     )
 
-    said = run_cli("demo", "--headless", PYTHONPATH=str(tmp_path))
+    said = run_cli("demo", "--plain", "--headless", PYTHONPATH=str(tmp_path))
 
     assert said.returncode == 2
     assert "saying nothing" in said.stderr.splitlines()[-1]
@@ -210,3 +210,16 @@ def twist(story, name):
 )  # fmt: skip
 def test_every_surprise_is_noticed(story, name):
     assert surprises(msgspec.structs.replace(story, **twist(story, name)))
+
+
+def test_without_a_person_the_pages_are_driven_over_http(run_cli, tmp_path):
+    said = run_cli("demo", "--headless", "--keep", tmp_path / "kept")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert re.search(r"kill -9 (\d+)\n +Process \1 is gone \(signal 9\)", said.stdout)
+    assert "409: approved by mira already." in said.stdout
+    assert "billing: Nobody knows whether it was done." in said.stdout
+    assert "\npayments made: 1\n" in said.stdout
+    (paid,) = payments(tmp_path / "kept")
+    assert f"A new process, {paid.pid}, carries on" in said.stdout
+    assert run_cli("audit", "verify", tmp_path / "kept" / "demo.db").returncode == 0

@@ -2,6 +2,7 @@
 
     python -m sayso.cli.demo_agent start DIR     start the run, say that it waits, stay until killed
     python -m sayso.cli.demo_agent resume DIR    go on with it to its end
+    python -m sayso.cli.demo_agent all DIR PORT  all the agents: start what is not, then work
 
 It speaks to the demo in single lines of JSON. The payments are counted outside the store, in a file
 that only the tool appends to.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -23,6 +25,7 @@ from sayso.agents.tools import tool
 from sayso.app import Sayso
 from sayso.domain.call import Declined, Returned
 from sayso.domain.message import Message, ToolMessage
+from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import user
 from sayso.engine.ports import Context
 from sayso.testing.scripted import ScriptedModel, Turn, call, say
@@ -120,10 +123,35 @@ def _tell(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-async def _main(what: str, directory: Path) -> None:
-    async with Sayso(store_path(directory), agents=[make_teller(directory)]) as app:
-        await {"start": _start, "resume": _resume}[what](app)
+async def _work(app: Sayso) -> None:
+    from sayso.cli.demo_cast import CAST
+
+    runs = {"teller": (RUN_ID, WISH), **CAST}
+    for agent, (run_id, wish) in runs.items():
+        # The same key gives the same run, in whichever process.
+        await app.start(agent, wish, by="mira", id=run_id, key=f"demo/{run_id}")
+    view = await app.run(RUN_ID).wait(timeout=PATIENCE_S)
+    for run_id, _ in CAST.values():
+        if run_id != CAST["billing"][0]:
+            await app.run(run_id).wait(timeout=PATIENCE_S)
+    async for found in app.events(CAST["billing"][0]):
+        if isinstance(found, Recorded) and found.type == "call.started":
+            break
+    _tell(status=view.status, holds=[hold.id for hold in view.holds], worker=view.worker)
+    await asyncio.to_thread(sys.stdin.buffer.read)
+
+
+async def _main(what: str, directory: Path, port: int = 0) -> None:
+    agents, providers = [make_teller(directory)], list[Any]()
+    if what == "all":
+        # That a run is taken over is part of the story, and told in it.
+        logging.getLogger("sayso").setLevel(logging.ERROR)
+        from sayso.cli.demo_cast import make_cast, provider
+
+        agents, providers = [*agents, *make_cast()], [provider(port)]
+    async with Sayso(store_path(directory), agents=agents, providers=providers) as app:
+        await {"start": _start, "resume": _resume, "all": _work}[what](app)
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1], Path(sys.argv[2])))
+    asyncio.run(_main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:])))
