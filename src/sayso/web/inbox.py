@@ -35,7 +35,7 @@ async def show_inbox(request: Request, app: App, visitor: SignedIn) -> Response:
         now=app.store.now() / 1000,
         chips=CHIPS,
         views=VIEWS,
-        said=SAID.get(request.query_params.get("said", ""), ""),
+        flash=SAID.get(request.query_params.get("said", ""), ""),
     )
 
 
@@ -65,5 +65,5 @@ async def show_detail(
         chips=CHIPS,
         views=VIEWS,
         lasts=LASTS,
-        said="",
+        flash="",
     )

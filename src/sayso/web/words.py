@@ -127,6 +127,11 @@ def by_words(decision: Decision) -> str:
     return ", ".join(part for part in (f"by {inline(str(decision.by))}{stands}", at, where) if part)
 
 
+def by_who(decision: Decision) -> str:
+    """Say who decided, if anybody did: ` by jonas`."""
+    return "" if decision.by.kind == "clock" else f" by {inline(str(decision.by))}"
+
+
 def silence_words(verdict: Expired) -> str:
     """Say what nobody's decision has led to."""
     return {
