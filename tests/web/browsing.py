@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx2
 
-from sayso import HoldView, Principal, Sayso
+from sayso import HoldView, Sayso
 from sayso.server.app import create_app
-from sayso.server.caller import SCOPES, Caller
+from sayso.server.caller import SCOPES
 from sayso.web.app import add_pages
-from sayso.web.session import COOKIE, Sessions
-from tests.web.desk import make_app, put_people, say_calls
+from sayso.web.session import COOKIE
+from tests.web.desk import make_app, put_people, say_calls, sign_in
 
 
 class Form(HTMLParser):
@@ -109,11 +109,9 @@ class Desk:
         self._stack = stack
 
     async def person(self, who: str = "mira", *, scopes: Any = SCOPES) -> Person:
-        caller = Caller(by=Principal(id=who), project="default", via="session", scopes=scopes)
-        _, text = await Sessions(self.sayso.store).create(caller, via="local")
         transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
         client = httpx2.AsyncClient(transport=transport, base_url="http://sayso.test")
-        client.cookies.set(COOKIE, text)
+        client.cookies.set(COOKIE, await sign_in(self.sayso, who, scopes))
         return Person(await self._stack.enter_async_context(client))
 
     async def ask(self, *calls: Any, by: str = "mira") -> HoldView:

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 
 from sayso import Agent, Context, Policy, Principal, Rule, Sayso, ask_user, role, tool
 from sayso.domain.message import ToolMessage
-from sayso.server.caller import Caller
+from sayso.server.caller import SCOPES, Caller
+from sayso.server.token import Tokens
 from sayso.testing import ScriptedModel, call, say
 
 PEOPLE = ("mira", "jonas", "olga")
@@ -108,17 +109,22 @@ async def put_people(app: Sayso) -> None:
     await app.people.put("olga", name="Olga", roles=[])
 
 
-async def people(store: str) -> dict[str, str]:
-    """Make the people, and give a cookie of each."""
+async def sign_in(app: Sayso, who: str, scopes: Any = SCOPES) -> str:
+    """Sign somebody in; give what their cookie says."""
     from sayso.web.session import Sessions
 
+    by = Principal(id=who)
+    token, _ = await Tokens(app.store).create(name="test", by=by, project="default", scopes=scopes)
+    caller = Caller(by=by, project="default", via="session", scopes=scopes)
+    _, text = await Sessions(app.store).create(caller, via="token", ref=token.id)
+    return text
+
+
+async def people(store: str) -> dict[str, str]:
+    """Make the people, and give a cookie of each."""
     async with Sayso(store, work=False) as app:
         await put_people(app)
-        made: dict[str, str] = {}
-        for name in PEOPLE:
-            caller = Caller(by=Principal(id=name), project="default", via="session")
-            _, made[name] = await Sessions(app.store).create(caller, via="local")
-        return made
+        return {name: await sign_in(app, name) for name in PEOPLE}
 
 
 def main(store: str, port: str = "0") -> None:
