@@ -39,11 +39,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 PENDING_MAX = 100
 """How many holds a session is behind at most; then it is told to look at the list instead."""
 RETRY_MS = 2000
+"""After how long a browser comes back. It says then that it was here: see `again`."""
 LOOK_S = 15.0
 """How long the store is waited for before it is looked at in any case."""
 AGAIN_S = 1.0
 _TAGS = (b'"hold.', b'"vote.', b'"decision.')
-_LIST = event("null", name="list")
+_LIST = event("true", name="list")
+"""Look at the list, and whether what is open is still so."""
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +183,8 @@ async def follow(request: Request, app: App, visitor: SignedIn) -> StreamingResp
     visitor.caller.need("read")
     streams = request.app.state.streams
     streams.check()
-    frames = _frames(live_of(request, app), visitor.caller.window(app))
+    again = "last-event-id" in request.headers
+    frames = _frames(live_of(request, app), visitor.caller.window(app), again=again)
 
     async def is_good() -> bool:
         try:
@@ -201,13 +204,13 @@ def live_of(request: Request, app: Sayso) -> Live:
     return state.live
 
 
-async def _frames(live: Live, window: Window) -> AsyncIterator[bytes]:
+async def _frames(live: Live, window: Window, *, again: bool) -> AsyncIterator[bytes]:
     ear = Ear()
     yield f"retry: {RETRY_MS}\n\n".encode()
     try:
         await live.join(ear)
         # Whatever it knew is from before: it looks, and hears of what comes after.
-        yield _LIST
+        yield event(json.dumps(again), id=0, name="list")
         while True:
             moved, behind = await ear.wait()
             if behind or any(one.wide for one in moved):

@@ -5,21 +5,23 @@ import { decidedHere, startDecide } from "./decide.js";
 import { startKeys } from "./keys.js";
 import { leave, openId, refreshSoon, showCount } from "./list.js";
 import { happenings, startLive } from "./live.js";
-import { changed, forget, startRequest } from "./request.js";
+import { changed, checkOpen, forget, startRequest } from "./request.js";
 import { startTheme } from "./theme.js";
 import { toast } from "./toast.js";
 
 document.documentElement.classList.add("scripted");
 startTheme();
 startKeys();
-startClock();
-startLive();
 
 if (find("#list")) {
   startRequest();
   startDecide();
   showCount();
-  happenings.addEventListener("list", () => refreshSoon());
+  happenings.addEventListener("list", (event) => {
+    refreshSoon();
+    // What was told while nobody listened is about this one, perhaps.
+    if (/** @type {CustomEvent} */ (event).detail) void checkOpen();
+  });
   happenings.addEventListener("hold", (event) => {
     const { id, status, said } = /** @type {CustomEvent} */ (event).detail;
     forget(id);
@@ -30,3 +32,7 @@ if (find("#list")) {
     changed(said || "This request has changed.", status !== "open");
   });
 }
+
+// After all that listens to them.
+startClock();
+startLive();

@@ -86,7 +86,7 @@ async function send(form, data) {
   decidedHere.delete(id);
   if (html && [200, 409, 410, 422].includes(status)) {
     show(html);
-    const place = find("#request [aria-invalid], #request [role=alert], #approve.armed");
+    const place = find("#request [aria-invalid]") ?? find("#request [role=alert], #approve.armed");
     if (place?.matches("p")) place.tabIndex = -1;
     place?.focus();
     place?.scrollIntoView({ block: "center" });

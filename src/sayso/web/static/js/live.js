@@ -26,14 +26,11 @@ function hear({ type, data }) {
 
 /** @param {keyof typeof WORDS} to */
 function setState(to) {
-  const wasLost = state === "lost";
   state = to;
   const sign = find("#live");
   sign.hidden = false;
   sign.dataset.state = to;
   find("span", sign).textContent = WORDS[to];
-  // What came meanwhile was told to nobody.
-  if (wasLost && to === "on") happenings.dispatchEvent(new CustomEvent("list"));
 }
 
 /** @param {string} type @param {any} data */

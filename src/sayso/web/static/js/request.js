@@ -4,6 +4,7 @@ import { markOpen, neighbour, openId, showCount } from "./list.js";
 import { toast } from "./toast.js";
 
 const AHEAD_MS = 15000;
+const AHEAD_AFTER_MS = 1000;
 const GRACE_MS = 350;
 
 /** Neighbours, fetched before they are asked for. @type {Map<string, {at: number, html: Promise<string>}>} */
@@ -147,6 +148,20 @@ export function changed(said, over) {
   if (over) for (const button of findAll("#decision button")) button.disabled = true;
 }
 
+/** Look whether the request that is open is still as it is shown here. */
+export async function checkOpen() {
+  const id = openId();
+  const answer = id ? await ask(urlOf(id), "request").catch(() => null) : null;
+  if (!answer?.ok || id !== openId()) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const there = find("article", page)?.dataset;
+  const here = find("#request article").dataset;
+  if (there?.status !== here.status || there?.seen !== here.seen) {
+    const verdict = find("#verdict > p", page)?.textContent;
+    changed(verdict ? `${verdict}.` : "This request has changed.", there?.status !== "open");
+  }
+}
+
 /** @param {string} text */
 export async function copyText(text) {
   try {
@@ -159,7 +174,8 @@ export async function copyText(text) {
 
 export function startRequest() {
   dress();
-  fetchAhead();
+  // Not before what is looked at has come.
+  setTimeout(fetchAhead, AHEAD_AFTER_MS);
   setClock(find("#request article, #rows")?.dataset.now);
   document.addEventListener("visibilitychange", seeAnew);
   document.addEventListener("timeup", (event) => {
