@@ -1,0 +1,132 @@
+"""How the inbox looks to whoever cannot see it, has a small screen, or a screen of few colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from sayso import HoldView, reject
+from tests.browser.inbox import GRACE_MS, Inbox, pay, question
+from tests.browser.window import PHONE, SMALL_PHONE, Windows
+
+SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+REQUESTS_MAX, BYTES_MAX = 5, 30 * 1024
+
+
+@pytest.fixture(scope="module")
+def inbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inbox]:
+    made = Inbox(tmp_path_factory.mktemp("inbox"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def holds(inbox: Inbox) -> dict[str, HoldView]:
+    odd = {"to": "Nord\u200bwind", "memo": "word " * 500, "address": {"street": "S", "number": 1}}
+    made = {
+        "pay": inbox.ask(pay(**odd)),
+        "drop": inbox.ask(["drop", {"table": "x" * 90}]),
+        "wire": inbox.ask(["wire", {"amount": 1}]),
+        "half": inbox.ask(["half", {"of": "a"}], ["half", {"of": "b"}]),
+        "outside": inbox.ask(["outside", {"what": "it"}]),
+        "choice": inbox.ask(question(options=[{"value": "a", "description": "first"}, "b"])),
+        "form": inbox.ask(question(schema=SCHEMA)),
+        "decided": inbox.ask(pay()),
+    }
+    inbox.decide(made["decided"], reject("No, because"), by="mira")
+    return made
+
+
+STATES: dict[str, tuple[str, Callable[[Page], Any]]] = {
+    "list": ("", lambda _: None),
+    "filter": ("?q=nonsense:1", lambda _: None),
+    "empty": ("?q=agent:nobody", lambda _: None),
+    "request": ("pay", lambda page: page.locator("details summary").first.click()),
+    "more": ("pay", lambda page: page.locator(".more summary, .always summary").last.click()),
+    "edit": ("pay?edit", lambda page: page.get_by_label("to", exact=True).fill("x")),
+    "reject": ("pay", lambda page: page.keyboard.press("r")),
+    "selected": ("pay", lambda page: page.keyboard.press("x")),
+    "keys": ("pay", lambda page: page.keyboard.press("?")),
+    "armed": ("drop", lambda page: page.keyboard.press("a")),
+    "votes": ("wire", lambda _: None),
+    "together": ("half", lambda _: None),
+    "outside": ("outside", lambda _: None),
+    "choice": ("choice", lambda page: page.keyboard.press("1")),
+    "errors": ("form", lambda page: page.get_by_role("button", name="Send answer").click()),
+    "decided": ("decided", lambda _: None),
+}
+
+
+def path_of(state: str, holds: dict[str, HoldView]) -> str:
+    where = STATES[state][0]
+    if not where or where.startswith("?"):
+        return f"/{where}"
+    name, mark, query = where.partition("?")
+    return f"/r/{holds[name].id}{mark}{query}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(
+    inbox: Inbox, windows: Windows, holds: Any, scheme: Any, axe: Callable[[Page], list[str]]
+) -> None:
+    context = windows.context(color_scheme=scheme)
+    inbox.sign_in(context)
+    page = inbox.tab(context)
+    for state, (_, act) in STATES.items():
+        page.goto(inbox.url + path_of(state, holds))
+        page.wait_for_timeout(GRACE_MS)
+        act(page)
+        assert (state, axe(page)) == (state, [])
+
+
+@pytest.mark.parametrize("size", [PHONE, SMALL_PHONE])
+def test_nothing_is_wider_than_a_phone(
+    inbox: Inbox,
+    windows: Windows,
+    holds: Any,
+    size: tuple[int, int],
+    axe: Callable[[Page], list[str]],
+) -> None:
+    context = windows.context(size=size)
+    inbox.sign_in(context)
+    page = inbox.tab(context)
+    for state in STATES:
+        page.goto(inbox.url + path_of(state, holds))
+        width = page.evaluate("document.documentElement.scrollWidth")
+        inner = page.evaluate("document.querySelector('#request')?.scrollWidth ?? 0")
+        assert (state, max(width, inner)) <= (state, size[0])
+    assert axe(page) == []
+
+
+def test_the_way_to_a_decision_by_tab(inbox: Inbox, windows: Windows, holds: Any) -> None:
+    page = inbox.open(windows, f"/r/{holds['pay'].id}")
+    page.locator("#request .title").focus()
+    names: list[str] = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        names.append(str(page.evaluate("document.activeElement.innerText")).replace("\n", " "))
+
+    assert names[0].startswith("text, 2,500 characters")
+    assert [name.split(" ")[0][:7] for name in names[1:]] == ["Approve", "RejectR", "EditE"] or [
+        name.split()[0] for name in names[1:]
+    ] == ["Approve", "Reject", "Edit"]
+    expect(page.get_by_role("group", name="Decision")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(1)
+
+
+def test_the_first_view_is_small(inbox: Inbox, windows: Windows, holds: Any) -> None:
+    del holds
+    context = windows.context()
+    inbox.sign_in(context)
+    page = context.new_page()
+    sizes: list[int] = []
+    page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
+    page.goto(inbox.url)
+    page.locator("#live[data-state=on]").wait_for()
+    page.wait_for_timeout(GRACE_MS)
+
+    assert len(sizes) + 1 <= REQUESTS_MAX  # The stream does not end.
+    assert sum(sizes) <= BYTES_MAX
