@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,34 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from sayso.cli import main
-from tests.cli.conftest import PATIENCE_S, SAYSO, environment
-
-OPENED = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
-
-
-class Served:
-    """A server, and what it has said."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.opened = folder / "opened"
-        said = f"{sys.executable} -c '{OPENED}' {self.opened} %s"
-        self.process = subprocess.Popen(
-            [SAYSO, "serve", "--port", "0", "--user", "mira", *options],
-            cwd=folder,
-            env=environment(BROWSER=said),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        self.token = self.process.stdout.readline().removeprefix("token: ").strip()
-        self.link = self.process.stdout.readline().removeprefix("inbox: ").strip()
-
-    def stop(self) -> int:
-        self.process.terminate()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return self.process.wait(PATIENCE_S)
+from tests.cli.conftest import PATIENCE_S
+from tests.cli.serving import Served
 
 
 @pytest.fixture

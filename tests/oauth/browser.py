@@ -21,9 +21,9 @@ class Site:
         self.user = user
         self.keys = KeyRing.load(env={"SAYSO_KEYS": new_key()})
 
-    def register(self, back, secret="s3cret-of-sayso"):
+    def register(self, back, secret="s3cret-of-sayso", client_id=None):
         """Register Sayso, and give its id and its secret."""
-        client_id = f"sayso-{secrets.token_hex(4)}"
+        client_id = client_id or f"sayso-{secrets.token_hex(4)}"
         registered = self.server.models.Client(
             client_id=client_id,
             client_secret=secret or "",
