@@ -28,8 +28,8 @@ MUTANTS = (
     Mutant(
         name="another site's name that leads here is near",
         file="web/origin.py",
-        old='    return peer in LOOPBACK and (_split(_host(request)).hostname or "") in NEAR_NAMES',
-        new="    return peer in LOOPBACK",
+        old=' and (_split(_host(request)).hostname or "") in NEAR_NAMES',
+        new="",
         test=_ENTER + "test_from_elsewhere_there_is_no_such_link[evil.example-127.0.0.1]",
     ),
     Mutant(
@@ -101,6 +101,20 @@ MUTANTS = (
         old="        self._used = True\n",
         new="",
         test=_ENTER + "test_the_link_signs_one_browser_in_and_looking_uses_nothing_up",
+    ),
+    Mutant(
+        name="what a proxy hands on is from here",
+        file="server/door.py",
+        old="    return near and not any(name in request.headers for name in _PASSED_ON)",
+        new="    return near",
+        test=_ENTER + "test_what_a_proxy_of_this_machine_hands_on_is_from_elsewhere",
+    ),
+    Mutant(
+        name="whoever fails behind a proxy keeps everybody out",
+        file="web/sign_in.py",
+        old="    if request.app.state.public_url:",
+        new="    if False:",
+        test=_IN + "test_behind_a_proxy_nobody_keeps_the_others_out",
     ),
     Mutant(
         name="a session of another start of the server is good",

@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         name="a local token is good from afar",
         file="server/door.py",
-        old="        if not near or not hmac",
+        old="        if not is_from_here(request) or not hmac",
         new="        if not hmac",
         test=_DOOR + "test_a_local_token_is_good_on_this_machine_alone",
     ),

@@ -66,6 +66,17 @@ async def test_from_elsewhere_there_is_no_such_link(open_pages: Any, host: str, 
         assert local.is_code(local.code)
 
 
+async def test_what_a_proxy_of_this_machine_hands_on_is_from_elsewhere(open_pages: Any) -> None:
+    local = way()
+    async with open_pages(ways=[local]) as pages:
+        client = await pages.stranger("127.0.0.1:8722")
+        for name in ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"):
+            answer = await client.post(f"/enter/{local.code}", headers={name: "127.0.0.1"})
+
+            assert answer.status_code == 404
+        assert local.is_code(local.code)
+
+
 async def test_another_site_cannot_use_the_link(open_pages: Any) -> None:
     local = way()
     async with open_pages(ways=[local]) as pages:

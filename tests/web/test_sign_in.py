@@ -173,6 +173,17 @@ async def test_too_many_wrong_tokens_have_to_wait(open_pages: Any) -> None:
         assert (await sign_in(client, text)).status_code == 303
 
 
+async def test_behind_a_proxy_nobody_keeps_the_others_out(open_pages: Any) -> None:
+    async with open_pages(public_url="https://pay.example.com") as pages:
+        _, text = await pages.token()
+        client = await pages.stranger()
+        client.base_url = "https://inside.test"
+        for _ in range(FAILS_MAX):
+            assert (await sign_in(client, "x")).status_code == 401
+
+        assert (await sign_in(client, text)).status_code == 303
+
+
 def test_tries_are_counted_for_a_bounded_number_of_addresses() -> None:
     tries = Tries(clock=lambda: 0.0)
     for n in range(ADDRESSES_MAX + 10):

@@ -21,6 +21,8 @@ from sayso.server.token import Tokens
 
 BEARER_MAX = 16_384
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
+_PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""What a request has that has come by way of another machine."""
 
 
 class Way(Protocol):
@@ -94,8 +96,9 @@ class LocalWay:
         """Compare it, for callers on this machine."""
         if not credential.startswith("local_"):
             return None
-        near = request.client is not None and request.client.host in LOOPBACK
-        if not near or not hmac.compare_digest(credential.encode(), self.text.encode()):
+        if not is_from_here(request) or not hmac.compare_digest(
+            credential.encode(), self.text.encode()
+        ):
             raise Unauthenticated("this local token is not the one that the server has printed")
         return self.caller
 
@@ -109,6 +112,12 @@ class LocalWay:
             raise Unauthenticated("this link was used, or is of an earlier start of the server")
         self._used = True
         return self.caller
+
+
+def is_from_here(request: HTTPConnection) -> bool:
+    """Tell whether a request was sent on this machine, and not only handed on by it."""
+    near = request.client is not None and request.client.host in LOOPBACK
+    return near and not any(name in request.headers for name in _PASSED_ON)
 
 
 def _bearer(request: HTTPConnection) -> str:

@@ -1,8 +1,8 @@
 """Where a request comes from, and where it may go on to: which site's page has sent it, whether it
 is from this machine, and which paths are our own.
 
-Rule: a proxy on this machine looks near by its address. What it hands on says by its Host header,
-or by the address that it was sent from, that it is not.
+Rule: a proxy on this machine looks near by its address. What it hands on is not: its headers say
+so, or the host that it names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from fastapi import Request
 
 from sayso.errors import NotAllowed
-from sayso.server.door import LOOPBACK
+from sayso.server.door import LOOPBACK, is_from_here
 
 PATH_MAX = 1000
 _NOT_BACK = ("/sign-in", "/sign-out", "/enter/")
@@ -32,8 +32,7 @@ def is_near(request: Request) -> bool:
     """Tell whether a request is from this machine and for it. A name of somebody else's that leads
     here is not: their page could have the browser ask by it.
     """
-    peer = "" if request.client is None else request.client.host
-    return peer in LOOPBACK and (_split(_host(request)).hostname or "") in NEAR_NAMES
+    return is_from_here(request) and (_split(_host(request)).hostname or "") in NEAR_NAMES
 
 
 def is_secure(request: Request) -> bool:

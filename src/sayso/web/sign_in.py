@@ -151,5 +151,7 @@ def _used(request: Request) -> Response:
 
 
 def peer_of(request: Request) -> str:
-    """Give the address that a request is from."""
+    """Give the address that a request is from; empty if that is only a proxy's."""
+    if request.app.state.public_url:
+        return ""
     return "" if request.client is None else request.client.host

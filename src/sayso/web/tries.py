@@ -34,7 +34,9 @@ class Tries:
         return fails >= FAILS_MAX and self._clock() - since < WINDOW_S
 
     def fail(self, address: str) -> None:
-        """Count one more."""
+        """Count one more; of an address that is not known, nothing is."""
+        if not address:
+            return
         key, now = _key(address), self._clock()
         since, fails = self._fails.pop(key, (now, 0))
         self._fails[key] = (since, fails + 1) if now - since < WINDOW_S else (now, 1)
