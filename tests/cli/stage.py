@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from sayso import Agent, Policy, Principal, Rule, Sayso, ask_user, role, tool
+from sayso import Agent, OAuthProvider, Policy, Principal, Rule, Sayso, ask_user, role, tool
 from sayso.domain.message import ToolMessage
 from sayso.testing import ScriptedModel, call, say
 from tests.cli.conftest import environment
@@ -35,6 +35,8 @@ def turns(messages: Any) -> Any:
             return call("wipe", {"path": "/"})
         case "hurry":
             return call("hurry", {})
+        case "mail":
+            return call("send_mail", {"text": "hello"})
         case "fund":
             return call("fund", {"id": 9007199254740993, "amount": 12400.0})
         case "ask":
@@ -58,14 +60,26 @@ def app() -> Sayso:
     def hurry() -> str:
         return "hurried"
 
+    @tool(sign_in="mail", effect="once")
+    def send_mail(text: str) -> str:
+        return "sent"
+
     @tool(effect="once")
     def fund(id: int, amount: float) -> str:
         return "funded"
 
-    tools = [pay, wipe, hurry, fund, ask_user()]
+    tools = [pay, wipe, hurry, send_mail, fund, ask_user()]
     agent = Agent("teller", model=ScriptedModel(turns), tools=tools)
+    mail = OAuthProvider(
+        "mail",
+        authorize_url="https://login.example.com/authorize",
+        token_url=os.environ.get("STAGE_TOKENS", "http://127.0.0.1:1/token"),
+        client_id="sayso",
+        redirect_url="http://localhost:1/back",
+    )
     rule = Rule("fund", approvers=[role("finance")], quorum=2, within="1h")
-    return Sayso(os.environ["STAGE_STORE"], agents=[agent], policy=Policy(rule))
+    policy = Policy(rule)
+    return Sayso(os.environ["STAGE_STORE"], agents=[agent], policy=policy, providers=[mail])
 
 
 class Stage:

@@ -1,6 +1,8 @@
 """One contract for the two desks: a store that is opened, and a server that is asked."""
 
+import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -235,3 +237,61 @@ async def test_a_server_that_is_not_there_is_said_so(monkeypatch):
             await it.who()
 
     assert "sayso_secret" not in str(refused.value)
+
+
+@asynccontextmanager
+async def losing_answers(url: str, *, lost: int):
+    """Stand between, and lose the first answers: the server has done what it was asked, and nobody
+    hears of it. Give the address, and the keys that requests come with.
+    """
+    port = int(url.rpartition(":")[2])
+    keys: list[str] = []
+
+    async def serve(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        key = re.search(rb"idempotency-key: (\S+)", head, re.IGNORECASE)
+        keys.append(key[1].decode() if key else "")
+        there, to = await asyncio.open_connection("127.0.0.1", port)
+        to.write(head.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n") + body)
+        answer = await there.read()
+        to.close()
+        if len(keys) > lost:
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", keys
+
+
+async def test_a_decision_whose_answer_is_lost_is_made_once(stage, monkeypatch):
+    monkeypatch.setenv("SAYSO_TOKEN", stage.tokens["mira"])
+    name = stage.ask()
+
+    async with find_desk(url=stage.url).open() as it:
+        hold = await it.hold(name)
+    async with (
+        losing_answers(stage.url, lost=2) as (url, keys),
+        find_desk(url=url).open() as it,
+    ):
+        decided = await it.decide(hold, approve(), undo_s=60)
+
+    assert (decided.status, len(keys), len(set(keys))) == ("decided", 3, 1)
+    assert keys[0]
+
+
+async def test_what_the_server_would_not_know_again_is_not_sent_again(stage, monkeypatch):
+    monkeypatch.setenv("SAYSO_TOKEN", stage.tokens["mira"])
+    name = stage.ask()
+
+    async with (
+        losing_answers(stage.url, lost=9) as (url, keys),
+        find_desk(url=url).open() as it,
+    ):
+        with pytest.raises(Unreachable, match="whether it was done"):
+            await it.reassign(name, to="ann")
+
+    assert len(keys) == 1

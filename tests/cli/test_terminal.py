@@ -1,15 +1,21 @@
 """People at a terminal: a real pseudo-terminal, a real server, and the store that it serves."""
 
+import asyncio
+import json
 import signal
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 import pexpect
 import pyte
 import pytest
 
 from sayso.domain.glyph import pieces
+from sayso.wired import only_looking
 
 from .conftest import finish
-from .stage import STAGE, WAYS, staged
+from .stage import STAGE, WAYS, app, staged
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +162,59 @@ def test_what_somebody_else_decides_goes_by_itself(stage, way, terminal):
     child.kill(signal.SIGINT)
 
     assert finish(child)[1] == 130
+
+
+class Tokens(BaseHTTPRequestHandler):
+    """A provider that gives everybody a token."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        grant = {"token_type": "Bearer", "access_token": "the-token", "expires_in": 3600}
+        self.wfile.write(json.dumps(grant).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+async def come_back(state: str, who: str) -> None:
+    async with only_looking(app()) as site:
+        await site.oauth_callback(state, "code", by=who)
+
+
+def test_a_sign_in_is_waited_for(stage, way, terminal, monkeypatch):
+    # Whoever is signed in is not asked again.
+    who = {"local": "ann", "remote": "bob"}[way]
+    name = stage.ask("mail", who)
+
+    child = terminal("signin", name, *with_code(way), **stage.env(way, who))
+    child.expect(r"https://login.example.com/authorize\?(\S+)\r\n")
+    (state,) = parse_qs(child.match[1])["state"]
+    child.expect_exact("Waiting until you have signed in there")
+    drawn = child.before
+    with ThreadingHTTPServer(("127.0.0.1", 0), Tokens) as provider:
+        threading.Thread(target=provider.serve_forever, daemon=True).start()
+        monkeypatch.setenv("STAGE_TOKENS", f"http://127.0.0.1:{provider.server_port}/token")
+        monkeypatch.setenv("STAGE_STORE", str(stage.store))
+        asyncio.run(come_back(state, who))
+        provider.shutdown()
+    said, code = finish(child)
+
+    assert any(block in drawn for block in "█▀▄")
+    assert (code, f"by {who}" in said) == (0, True)
+
+
+def test_a_sign_in_that_is_denied_is_no_success(stage, way, terminal):
+    name, env = stage.ask("mail", "eve"), stage.env(way, "eve")
+
+    child = terminal("signin", name, *with_code(way), **env)
+    child.expect_exact("Waiting until you have signed in there")
+    denied, done = finish(terminal("consent", name, "--deny", "--reason", "no", **env))
+    said, code = finish(child)
+
+    assert (done, "Rejected." in denied) == (0, True)
+    assert (code, "rejected by eve" in said) == (1, True)
 
 
 def test_forty_columns_are_enough(stage, terminal):
