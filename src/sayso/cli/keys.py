@@ -47,7 +47,6 @@ class Keyboard:
         read = os.read(self._fd, _AT_ONCE)
         if not read:
             raise EOFError
-        self.drop()
         first = read.decode("utf-8", "replace")[:1]
         return first.lower() if first.isprintable() else ""
 

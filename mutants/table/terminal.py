@@ -1,0 +1,112 @@
+"""Guards of the command line: what a key or a yes may do, and where a token goes."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+_DESK = "cli/test_desk.py::"
+_KEYS = "cli/test_keys.py::"
+_PEOPLE = "cli/test_people.py::"
+_TERMINAL = "cli/test_terminal.py::"
+
+MUTANTS = (
+    Mutant(
+        name="keys count before anything was seen",
+        file="cli/keys.py",
+        old="        await asyncio.sleep(GRACE_S)\n        self.drop()",
+        new="        pass",
+        test=_KEYS + "test_keys_count_once_something_was_seen",
+    ),
+    Mutant(
+        name="all of what is typed at once counts",
+        file="cli/keys.py",
+        old="        read = os.read(self._fd, _AT_ONCE)",
+        new="        read = os.read(self._fd, 1)",
+        test=_KEYS + "test_of_what_comes_at_once_only_the_first_counts",
+    ),
+    Mutant(
+        name="a yes beforehand goes for what is critical",
+        file="cli/approve.py",
+        old="    if critical and (yes or not is_terminal()):",
+        new="    if False:",
+        test=_PEOPLE + "test_what_is_critical_takes_no_yes_beforehand[local]",
+    ),
+    Mutant(
+        name="something critical is approved with others",
+        file="cli/approve.py",
+        old="    if critical and len(holds) > 1:",
+        new="    if False:",
+        test=_PEOPLE + "test_several_are_decided_each_for_itself[local]",
+    ),
+    Mutant(
+        name="any word approves what is critical",
+        file="cli/approve.py",
+        old="        agreed = typed == critical[0].tool",
+        new="        agreed = bool(typed)",
+        test=_TERMINAL + "test_what_is_critical_takes_its_name_and_no_yes_beforehand[local]",
+    ),
+    Mutant(
+        name="without a terminal nobody has to say yes",
+        file="cli/approve.py",
+        old="    if not yes and not is_terminal():",
+        new="    if False:",
+        test=_PEOPLE + "test_an_error_is_1_and_a_wrong_command_line_2[local]",
+    ),
+    Mutant(
+        name="a decision over HTTP carries no digest of what was shown",
+        file="cli/desk_remote.py",
+        old='{**_verdict(verdict), "seen": hold.digest}',
+        new='{**_verdict(verdict), "seen": (await self.hold(hold.id)).digest}',
+        test=_DESK + "test_what_was_shown_is_what_is_decided[remote]",
+    ),
+    Mutant(
+        name="a decision that is sent again has another key",
+        file="cli/desk_remote.py",
+        old='        headers = {} if key is None else {"idempotency-key": key}\n',
+        new="        headers: dict[str, str] = {}\n",
+        test=_DESK + "test_a_decision_whose_answer_is_lost_is_made_once",
+    ),
+    Mutant(
+        name="what has no key is sent again",
+        file="cli/desk_remote.py",
+        old='        safe = method == "GET" or key is not None',
+        new="        safe = True",
+        test=_DESK + "test_what_the_server_would_not_know_again_is_not_sent_again",
+    ),
+    Mutant(
+        name="a token goes over the network in the clear",
+        file="cli/desk_remote.py",
+        old='    if parts.scheme == "http" and parts.hostname not in _NEAR and not plain_http:',
+        new="    if False:",
+        test=_PEOPLE + "test_a_token_is_never_an_argument_and_never_goes_in_the_clear",
+    ),
+    Mutant(
+        name="a token is taken from the command line",
+        file="cli/desk.py",
+        old="    if token is not None:",
+        new="    if False:",
+        test=_PEOPLE + "test_a_token_is_never_an_argument_and_never_goes_in_the_clear",
+    ),
+    Mutant(
+        name="what watch runs goes through a shell",
+        file="cli/watch.py",
+        old="create_subprocess_exec(*argv, stdin",
+        new='create_subprocess_shell(" ".join(argv), stdin',
+        test=_PEOPLE + "test_what_happens_is_told_as_it_happens[local]",
+    ),
+    Mutant(
+        name="a filter passes over what it does not know",
+        file="domain/filter.py",
+        old="        else:\n            raise BadFilter(",
+        new="        elif key == key.upper():\n            raise BadFilter(",
+        test="domain/test_filter.py::"
+        "test_what_is_not_known_is_refused_and_names_what_is_near[rsik:high-'risk']",
+    ),
+    Mutant(
+        name="only some sign in where a hold asks them to, over HTTP",
+        file="server/holds.py",
+        old="    if hold.kind not in SIGN_INS:",
+        new="    if False:",
+        test=_DESK + "test_what_is_not_there_is_unknown[remote]",
+    ),
+)
