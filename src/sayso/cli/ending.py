@@ -49,14 +49,16 @@ def ended_by() -> Generator[None]:
     """End the command with the code of what it is refused."""
     try:
         yield
-    except errors.SaysoError as error:
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except Exception as error:
         if os.environ.get("SAYSO_DEBUG") == "1":
             raise
         say(f"sayso: {told(error)}")
         raise click.exceptions.Exit(code_of(error)) from None
 
 
-def told(error: errors.SaysoError) -> str:
+def told(error: Exception) -> str:
     """Say in one line what went wrong, and who decided what if that is why."""
     if isinstance(error, errors.AlreadyDecided):
         return f"too late: it was {said(error.decision)}"
