@@ -103,10 +103,10 @@ MUTANTS = (
         "test_what_is_not_known_is_refused_and_names_what_is_near[rsik:high-'risk']",
     ),
     Mutant(
-        name="only some sign in where a hold asks them to, over HTTP",
+        name="an approval is asked for where to sign in, over HTTP",
         file="server/holds.py",
         old="    if hold.kind not in SIGN_INS:",
         new="    if False:",
-        test=_DESK + "test_what_is_not_there_is_unknown[remote]",
+        test="server/test_deciding.py::test_what_asks_for_no_sign_in_has_no_address_for_one",
     ),
 )
