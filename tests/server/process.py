@@ -1,5 +1,5 @@
-"""A server in a process of its own: `python -m tests.server.process STORE LEDGER [PORT]`, and how
-tests start, kill and speak to it.
+"""A server in a process of its own, `python -m tests.server.process STORE LEDGER PORT PAUSE`, and
+how tests start, kill and speak to it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from sayso import Agent, Sayso, tool
+from sayso import Agent, Sayso, ask_user, tool
 from sayso.domain.message import ToolMessage
 from sayso.domain.value import Principal
 from sayso.testing import ScriptedModel, call, say
@@ -22,37 +23,44 @@ from sayso.testing import ScriptedModel, call, say
 ROOT = Path(__file__).parents[2]
 
 
-def app_on(store: str, ledger: str) -> Sayso:
-    """Make an app that writes what it pays to a file outside."""
+def app_on(store: str, ledger: str, pause_s: float) -> Sayso:
+    """Make an app that writes what it pays to a file outside, with a pause before and after."""
 
     @tool(approval=True, effect="once")
     def pay(amount: int) -> str:
+        time.sleep(pause_s)
         with Path(ledger).open("a") as file:
             file.write(f"{amount}\n")
             file.flush()
             os.fsync(file.fileno())
+        time.sleep(pause_s)
         return f"paid {amount}"
 
     def turns(messages: Any) -> Any:
-        if isinstance(messages[-1], ToolMessage):
-            return say("Done.")
-        return call("pay", {"amount": int(messages[-1].text)})
+        """Pay what the first message says; with `ask` before it, ask first."""
+        ask, _, amount = messages[0].text.rpartition(" ")
+        todo = [call("ask_user", {"question": "Really?"})] if ask else []
+        todo.append(call("pay", {"amount": int(amount)}))
+        done = sum(isinstance(message, ToolMessage) for message in messages)
+        return todo[done] if done < len(todo) else say("Done.")
 
-    return Sayso(store, agents=[Agent("teller", model=ScriptedModel(turns), tools=[pay])])
+    agent = Agent("teller", model=ScriptedModel(turns), tools=[pay, ask_user()])
+    return Sayso(store, agents=[agent])
 
 
 class Server:
     """A server that can be killed and started again on the same port."""
 
-    def __init__(self, store: Path | str, ledger: Path) -> None:
-        self.store, self.ledger = str(store), ledger
+    def __init__(self, store: Path | str, ledger: Path, pause_s: float = 0.0) -> None:
+        self.store, self.ledger, self.pause_s = str(store), ledger, pause_s
         self.port = 0
         self.token = ""
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        command = [sys.executable, "-m", __name__, self.store, str(self.ledger), str(self.port)]
+        told = [self.store, str(self.ledger), str(self.port), str(self.pause_s)]
+        command = [sys.executable, "-m", __name__, *told]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
@@ -95,14 +103,14 @@ class Server:
         )
 
 
-def main(store: str, ledger: str, port: str) -> None:
+def main(store: str, ledger: str, port: str, pause_s: str) -> None:
     import asyncio
 
     from sayso.server.app import create_app
     from sayso.server.serve import bind, serve
     from sayso.server.token import Tokens
 
-    sayso = app_on(store, ledger)
+    sayso = app_on(store, ledger, float(pause_s))
 
     async def make() -> str:
         async with Sayso(store, work=False) as looking:
