@@ -108,10 +108,10 @@ def quantile(values: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1)]
 
 
-def rss_bytes() -> int:
-    """How much memory this process has; 0 where /proc does not say."""
+def rss_bytes(pid: int | str = "self") -> int:
+    """How much memory a process has; 0 where /proc does not say."""
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")

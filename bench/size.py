@@ -32,6 +32,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int
     idle_s: float
     polite_cycles: int
+    http_cycles: int
+    """Requests in a round."""
+    readers: int
+    """Of one run, over HTTP."""
     busy_cycles: int
     patience_s: float
     """With a loop that is busy and starves the writer."""
@@ -55,6 +59,8 @@ NORMAL = Size(
     wakes=200,
     idle_s=5,
     polite_cycles=300,
+    http_cycles=160,
+    readers=1_000,
     busy_cycles=15,
     patience_s=10,
 )
@@ -79,6 +85,8 @@ QUICK = Size(
     wakes=5,
     idle_s=0.2,
     polite_cycles=5,
+    http_cycles=16,
+    readers=20,
     busy_cycles=1,
     patience_s=1,
 )

@@ -60,6 +60,14 @@ asking in a body that is parked
 agents 3 deep, the lowest held
 a plan of 20 items
 a body parked
+HTTP: a bare handler
+HTTP: start a run
+HTTP: list 50 holds
+HTTP: decide
+HTTP: decision to tool, p50
+HTTP: decision to tool, p99
+HTTP: a reader: memory
+HTTP: news to all of them
 PostgreSQL: one after another
 PostgreSQL: one after another: CPU
 PostgreSQL: round trips a cycle
