@@ -461,3 +461,30 @@ async def test_a_message_sent_again_is_said_once():
         assert [one.text for one in view.messages if one.__class__ is UserMessage][1:] == [
             "never mind"
         ]
+
+
+async def test_a_yes_goes_for_later_calls_as_far_as_it_says():
+    async with service() as it:
+        await it.sayso.people.put("mira", roles=["operator"])
+        client = await it.client()
+        _, body = await started(client, "pay 5")
+        path = f"/v1/holds/{body['calls'][0]['id']}/decision"
+        said = {"action": "approve", "seen": body["calls"][0]["digest"]}
+        limits = {
+            "args": {"amount": {"at_most": 9}},
+            "uses": 1,
+            "until_s": 60.0,
+            "note": "petty cash",
+        }
+
+        no = await client.post(path, json={**said, "action": "reject", "always": limits})
+        yes = await client.post(path, json={**said, "always": limits})
+        await it.sayso.run(body["run_id"]).wait(final=True, timeout=20)
+        (grant,) = (await client.get("/v1/grants")).json()["items"]
+        later = [(await started(client, text))[1] for text in ("pay 8", "pay 8")]
+        over = (await started(client, "pay 10"))[1]
+
+        assert (no.status_code, yes.status_code) == (422, 200)
+        assert (grant["uses_max"], grant["note"]) == (1, "petty cash")
+        assert [one.get("status") for one in later] == ["completed", None]
+        assert over["type"] == "suspended"

@@ -54,7 +54,7 @@ STATUS: dict[type[Exception], int] = {
 class Problem(BaseModel):
     """Why a request was not carried out."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     type: str = Field(examples=["urn:sayso:problem:already-decided"])
     title: str

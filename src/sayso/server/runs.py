@@ -107,12 +107,17 @@ async def list_runs(
 
 @router.get("/runs/{run_id}", response_model=Answer, responses=documented(404))
 async def look_at_run(
-    *, request: Request, app: App, caller: Reader, run_id: RunId
+    *,
+    request: Request,
+    app: App,
+    caller: Reader,
+    run_id: RunId,
+    shown_as: Annotated[Literal["run"] | None, Query(alias="as")] = None,
 ) -> RunOut | SuspendedOut | RejectedOut:
     """Look at a run. One that waits for somebody, and one that a rejection has ended, answer with
     types of their own; `?as=run` gives the run in any case.
     """
-    if request.query_params.get("as") == "run":
+    if shown_as == "run":
         return run_out(await caller.window(app).run(run_id))
     return await answer_of(app, caller, run_id, base_of(request))
 

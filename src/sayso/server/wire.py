@@ -37,13 +37,13 @@ Action = Literal["approve", "reject", "answer", "fail"]
 class In(BaseModel):
     """The base of what is received."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Out(BaseModel):
     """The base of what is sent."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class StartIn(In):
