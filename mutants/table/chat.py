@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         name="a chat's stream outlives its credential",
         file="server/chat.py",
-        old="good = await caller_of(request) == caller",
+        old="good = await is_still_in(request, caller)",
         new="good = True",
         test="server/test_chat_guards.py::test_a_stream_ends_with_the_credential_that_asked_for_it",
     ),
@@ -99,6 +99,13 @@ MUTANTS = (
         old="        if within and (said := ",
         new="        if False and (said := ",
         test="server/test_chat.py::test_a_text_sent_again_to_a_chat_that_waited_is_said_once",
+    ),
+    Mutant(
+        name="whoever is shut out chats over a socket",
+        file="server/chat_socket.py",
+        old="    if not (await people.authority(caller.project, caller.by)).active:",
+        new="    if False:",
+        test="server/test_matrix.py::test_everybody_is_answered_as_the_table_says[WS /v1/chat]",
     ),
     Mutant(
         name="a chat has another name if a run of another project was archived",

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 _RUNS = "server/test_runs.py::"
 _DOOR = "server/test_door.py::"
 _ROUTES = "server/test_routes.py::"
+_HOSTILE = "server/test_hostile.py::"
 _SEAT = "server/test_seat.py::"
 _FOREIGN = "server/test_foreign.py::"
 _MATRIX = "server/test_matrix.py::test_everybody_is_answered_as_the_table_says"
@@ -76,6 +77,48 @@ MUTANTS = (
         old="self._begin(following, driver, None, bound)",
         new="self._begin(following, driver, None, None)",
         test="engine/test_messages.py::test_a_retried_message_with_its_key_is_said_once[memory]",
+    ),
+    Mutant(
+        name="a body is read of whoever is not let in",
+        file="server/json.py",
+        old="            await let_in(request)\n",
+        new="",
+        test=_HOSTILE + "test_nothing_is_read_of_whoever_is_not_let_in",
+    ),
+    Mutant(
+        name="a request is sent on to where it says that it came to",
+        file="server/app.py",
+        old="redirect_slashes=False",
+        new="redirect_slashes=True",
+        test=_HOSTILE + "test_a_path_is_one_path_and_nothing_is_sent_on[/v1/runs/]",
+    ),
+    Mutant(
+        name="a local token is good by way of a proxy",
+        file="server/door.py",
+        old="near = near and not any(",
+        new="near = near or not any(",
+        test=_HOSTILE + "test_a_local_token_is_not_good_by_way_of_another_machine[via]",
+    ),
+    Mutant(
+        name="a stream goes on for whoever has lost the right to it",
+        file="server/stream.py",
+        old="            await window.check_run(run_id)\n        except",
+        new="            pass\n        except",
+        test=_HOSTILE + "test_a_stream_ends_with_the_right_to_read_it[change0]",
+    ),
+    Mutant(
+        name="a chat goes on for whoever is shut out",
+        file="server/caller.py",
+        old="return same and (await people.authority(caller.project, caller.by)).active",
+        new="return same",
+        test=_HOSTILE + "test_a_chat_ends_for_whoever_is_shut_out",
+    ),
+    Mutant(
+        name="an answer may be kept by whatever is between",
+        file="server/json.py",
+        old="                answer.headers.setdefault(name, value)",
+        new="                pass",
+        test=_HOSTILE + "test_no_answer_is_for_keeping",
     ),
     Mutant(
         name="one caller has all seats",

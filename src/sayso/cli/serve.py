@@ -58,8 +58,8 @@ def serve(
     """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
 
     On this machine alone, it prints a link that signs one browser in, and a token for one person,
-    good for as long as it runs. For others make tokens with `sayso token create`, or take those of
-    an OpenID Connect issuer.
+    good for as long as it runs; not with --public-url, by which others reach it. For others make
+    tokens with `sayso token create`, or take those of an OpenID Connect issuer.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def serve(
         sayso = only_looking(sayso, make=True)
     ways: list[Way] = []
     local = None
-    if host in _NEAR:
+    if host in _NEAR and public_url is None:
         local = LocalWay(Principal(id=user or getpass.getuser()), project)
         ways.append(local)
     way, provider = read_oidc(sayso, project=project, **oidc)

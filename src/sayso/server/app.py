@@ -49,6 +49,8 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
         docs_url=None,
         redoc_url=None,
         telemetry=UNTOLD,
+        # An address made of what a request says of itself could send a credential astray.
+        redirect_slashes=False,
     )
     if sayso.telemetry is not None:
         app.add_middleware(Traced, telemetry=sayso.telemetry)

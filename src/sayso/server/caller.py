@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from sayso.app import Sayso
 from sayso.domain.value import Principal
 from sayso.engine.window import Window
-from sayso.errors import BadValue, NotAllowed
+from sayso.errors import BadValue, NotAllowed, SaysoError
 
 Scope = Literal["read", "start", "decide", "admin"]
 """`read`: look and follow. `start`: start, say, command, cancel. `decide`: whatever answers a hold.
@@ -25,6 +26,9 @@ Scope = Literal["read", "start", "decide", "admin"]
 SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 AGENT_SCOPES: frozenset[Scope] = frozenset({"read", "start"})
 """All that an agent can have, and all that a service has unless more is said."""
+
+
+_CALLER = "sayso.caller"
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +61,28 @@ def sayso_of(request: Request) -> Sayso:
     return cast("Sayso", request.app.state.sayso)
 
 
+async def let_in(request: Request) -> None:
+    """Find out who sends a request, or raise `Unauthenticated`."""
+    request.scope[_CALLER] = await request.app.state.door.identify(request)
+
+
 async def caller_of(request: Request) -> Caller:
-    """Give who sends a request, or raise `Unauthenticated`."""
-    return cast("Caller", await request.app.state.door.identify(request))
+    """Give who sends a request: whoever was let in with it."""
+    if _CALLER not in request.scope:
+        await let_in(request)
+    return cast("Caller", request.scope[_CALLER])
+
+
+async def is_still_in(link: HTTPConnection, caller: Caller) -> bool:
+    """Tell whether the credential that came with a request is still good for the same, and whoever
+    bears it is still active.
+    """
+    people = cast("Sayso", link.app.state.sayso).people
+    try:
+        same = await link.app.state.door.identify(link) == caller
+        return same and (await people.authority(caller.project, caller.by)).active
+    except SaysoError:
+        return False
 
 
 def _needs(scope: Scope) -> Any:

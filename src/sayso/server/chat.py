@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sayso.app import Sayso
 from sayso.engine.keys import KEY_MAX
-from sayso.errors import BadValue, SaysoError
+from sayso.errors import BadValue
 from sayso.protocols.ai_sdk import Wire
 from sayso.protocols.ai_sdk_request import ID_MAX, read_request
 from sayso.protocols.ai_sdk_suspension import Chunk
 from sayso.protocols.ai_sdk_telling import Target
-from sayso.server.caller import App, Caller, Reader, caller_of
+from sayso.server.caller import App, Caller, Reader, caller_of, is_still_in
 from sayso.server.chat_stream import WAIT_S, Manner, tell
 from sayso.server.chat_talk import RUNS_MAX, Chat, open_chat
 from sayso.server.json import StrictRequest, StrictRoute
@@ -235,10 +235,7 @@ async def _while_good(
 
     async def recheck() -> bool:
         nonlocal good
-        try:
-            good = await caller_of(request) == caller
-        except SaysoError:
-            good = False
+        good = await is_still_in(request, caller)
         return good
 
     # That the server ends is told in the stream itself: one that just ends looks complete.

@@ -2,8 +2,8 @@
 
 Rule 1: everything that HTTP refuses is refused here, as an `error` frame of its request.
 Rule 2: what a connection began ends with it: its runs go on, nobody is told.
-Rule 3: a connection is good for as long as the credential is that it was opened with; that is asked
-with every frame, and every few seconds while it is only told.
+Rule 3: a connection is good for as long as the credential is that it was opened with, and whoever
+bears it is active; that is asked with every frame, and every few seconds while it is only told.
 """
 
 from __future__ import annotations
@@ -176,6 +176,9 @@ class _Connection:
 async def _identify(socket: WebSocket) -> Caller:
     caller = cast("Caller", await socket.app.state.door.identify(socket))
     _check_origin(socket, caller)
+    people = cast("Sayso", socket.app.state.sayso).people
+    if not (await people.authority(caller.project, caller.by)).active:
+        raise NotAllowed(f"{caller.by} may not chat: they are no longer active")
     return caller
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from joserfc.jwk import KeySet
 
 from sayso.app import Sayso
 from sayso.domain.value import Principal
+from sayso.engine.keys import KEY_MAX
 from sayso.errors import BadSetup, BadValue, StaleItem, StoreBusy, Unauthenticated
 from sayso.server.caller import SCOPES, Caller
 
@@ -115,7 +117,7 @@ class Claimed:
     async def enter(self, claims: dict[str, Any], *, via: str) -> Caller:
         """Give the caller whom verified claims name, or raise `Unauthenticated`."""
         name = claims.get(self._person_claim)
-        if not isinstance(name, str) or not name or not name.isprintable():
+        if not isinstance(name, str) or not _is_name(name):
             raise Unauthenticated(f"this token has no {self._person_claim!r} that names a person")
         if self._person_claim == "email" and claims.get("email_verified") is not True:
             # Some providers let people say any address to be theirs.
@@ -164,6 +166,12 @@ class _Last(msgspec.Struct, frozen=True, kw_only=True):
 
     iat: float
     roles: list[str]
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether somebody can go by this: what looks like another's name is not one."""
+    plain = text == text.strip() and unicodedata.is_normalized("NFC", text)
+    return bool(text) and len(text) <= KEY_MAX and text.isprintable() and plain
 
 
 class _Keys:

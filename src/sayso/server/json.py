@@ -1,7 +1,11 @@
-"""Reading bodies: bounded, and as strictly as everything else that is kept."""
+"""Reading bodies: bounded, and as strictly as everything else that is kept.
+
+Rule: nothing is read of whoever is not let in. What a body costs is the cost of somebody known.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,10 +14,15 @@ from fastapi.routing import APIRoute
 
 from sayso.domain.digest import decode_value
 from sayso.errors import BadValue
-from sayso.server.problem import Refusal
+from sayso.server.caller import let_in
+from sayso.server.problem import PRIVATE, Refusal
 
 BODY_MAX = 2_000_000
 """The largest body; the longest input fits in with all its escapes but the rarest."""
+BODY_S = 30.0
+"""How long a body may take to arrive: whoever sends it drop by drop keeps a place from others."""
+ASIDE_MIN = 100_000
+"""A larger body is parsed beside the event loop, which others wait for."""
 
 
 class StrictRequest(Request):
@@ -24,20 +33,31 @@ class StrictRequest(Request):
     async def body(self) -> bytes:
         """Read the body, up to its bound."""
         if not hasattr(self, "_body"):
-            read = bytearray()
-            async for chunk in self.stream():
-                read += chunk
-                if len(read) > self.body_max:
-                    raise Refusal(
-                        413, "TooLarge", "Too large", f"a body has at most {self.body_max:,} bytes"
-                    )
-            self._body = bytes(read)
+            try:
+                async with asyncio.timeout(BODY_S):
+                    self._body = await self._read()
+            except TimeoutError:
+                late = f"a body arrives within {BODY_S:g} seconds"
+                raise Refusal(408, "TooSlow", "Too slow", late) from None
         return self._body
+
+    async def _read(self) -> bytes:
+        read = bytearray()
+        async for chunk in self.stream():
+            read += chunk
+            if len(read) > self.body_max:
+                raise Refusal(
+                    413, "TooLarge", "Too large", f"a body has at most {self.body_max:,} bytes"
+                )
+        return bytes(read)
 
     async def json(self) -> Any:
         """Parse the body: no key twice, no NaN, no half characters."""
+        body = await self.body()
         try:
-            return decode_value(await self.body(), bytes_max=self.body_max)
+            if len(body) < ASIDE_MIN:
+                return decode_value(body, bytes_max=self.body_max)
+            return await asyncio.to_thread(decode_value, body, bytes_max=self.body_max)
         except BadValue as error:
             raise Refusal(
                 400, "NotJson", "This is not JSON as it is read here", str(error)
@@ -54,6 +74,10 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            return await handle(self.request_class(request.scope, request.receive))
+            await let_in(request)
+            answer = await handle(self.request_class(request.scope, request.receive))
+            for name, value in PRIVATE.items():
+                answer.headers.setdefault(name, value)
+            return answer
 
         return strictly

@@ -21,7 +21,9 @@ from sayso.server.wire import DecisionOut, decision_out
 log = logging.getLogger("sayso")
 
 RETRY_AFTER_S = 2
-UNAUTHENTICATED, FAULT = 401, 500
+PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""What every answer says of itself: nothing of it is for anybody else, or for a guess."""
+UNAUTHENTICATED, TOO_SLOW, TOO_LARGE, FAULT = 401, 408, 413, 500
 
 STATUS: dict[type[Exception], int] = {
     x.Unauthenticated: 401,
@@ -121,7 +123,7 @@ def answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONRespo
     return JSONResponse(
         problem.model_dump(mode="json", exclude_none=True),
         problem.status,
-        {"cache-control": "no-store", **more},
+        {**PRIVATE, **more},
         media_type="application/problem+json",
     )
 
@@ -172,10 +174,11 @@ def add_handlers(app: FastAPI) -> None:
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Say in the OpenAPI which problems a route can answer with; some any route can."""
+    with_body = {TOO_SLOW} if TOO_LARGE in statuses else set[int]()
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": _TITLES[status], "content": content}
-        for status in sorted({401, 403, 422, 500, 503, *statuses})
+        for status in sorted({401, 403, 422, 500, 503, *statuses, *with_body})
     }
 
 
@@ -185,6 +188,7 @@ _TITLES = {
     403: "Not allowed",
     404: "No such thing",
     409: "In conflict with what stands",
+    408: "Too slow",
     410: "Too late",
     413: "Too large",
     422: "Not valid",

@@ -71,6 +71,8 @@ def serve(app: FastAPI, sock: socket.socket) -> bool:
         lifespan="on",
         timeout_graceful_shutdown=DRAIN_S,
         server_header=False,
+        # Whoever a request says that it is from, it is from whoever has sent it.
+        proxy_headers=False,
         ws_max_size=1 << 20,
         h11_max_incomplete_event_size=64 << 10,
     )

@@ -17,12 +17,12 @@ from fastapi.responses import StreamingResponse
 
 from sayso.domain.recorded import Recorded
 from sayso.engine.window import Window
-from sayso.errors import SaysoError, Unauthenticated
-from sayso.server.caller import Caller, caller_of, sayso_of
+from sayso.errors import SaysoError
+from sayso.server.caller import Caller, is_still_in, sayso_of
 from sayso.server.event import event_out
 from sayso.server.problem import describe
 from sayso.server.seat import Seat
-from sayso.server.sse import alive, event
+from sayso.server.sse import ALIVE_S, alive, event
 
 log = logging.getLogger("sayso")
 
@@ -45,11 +45,13 @@ async def follow(
 
     async def is_good() -> bool:
         try:
-            return await caller_of(request) == caller
-        except Unauthenticated:
-            return False
+            await window.check_run(run_id)
+        except SaysoError:
+            return False  # It is no longer theirs to look into.
+        return await is_still_in(request, caller)
 
-    return seat.answer(alive(frames, request.app.state.closing, recheck=is_good))
+    closing = request.app.state.closing
+    return seat.answer(alive(frames, closing, every_s=ALIVE_S, recheck=is_good))
 
 
 async def _frames(
