@@ -125,12 +125,13 @@ class Provider:
         self.keys = {"k1": RSAKey.generate_key(2048, {"kid": "k1"})}
         self.fetched = 0
         self.gone = False
+        self.at = ISSUER
 
     async def fetch(self, url):
         if self.gone:
             raise ValueError("gone")
         if url.endswith("/.well-known/openid-configuration"):
-            return {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"}
+            return {"issuer": ISSUER, "jwks_uri": f"{self.at}/keys"}
         self.fetched += 1
         return KeySet(list(self.keys.values())).as_dict(private=False)
 
@@ -187,6 +188,9 @@ FORGED = {
     "without a person": lambda p: p.token(sub=None),
     "for a number": lambda p: p.token(sub=7),
     "an unseen person": lambda p: p.token(sub="mi\u200bra"),
+    "a person with a blank": lambda p: p.token(sub="mira "),
+    "a person in two ways": lambda p: p.token(sub="e\u0301va"),
+    "a long person": lambda p: p.token(sub="m" * 300),
     "another key": lambda p: p.token(key=RSAKey.generate_key(2048, {"kid": "k1"})),
     "a key that is not known": lambda p: p.token(
         kid="k9", key=RSAKey.generate_key(2048, {"kid": "k9"})
@@ -246,6 +250,16 @@ async def test_roles_come_from_the_newest_token():
         assert await enter([], now - 5) == ()
         assert await enter(["finance"], now - 8) == (), "the newest says what it said before"
         assert await enter(["ops", "ops"], now) == ("ops",)
+
+
+async def test_keys_that_others_could_change_on_the_way_are_not_fetched():
+    async with service() as it:
+        provider = Provider()
+        provider.at = "http://id.example.com"
+        await jwt_service(it, provider, [0.0])
+
+        assert (await (await it.bearing(provider.token())).get("/v1/me")).status_code == 401
+        assert provider.fetched == 0
 
 
 def test_an_issuer_is_reached_by_https():

@@ -69,12 +69,10 @@ class Issuer:
         fetch: Fetch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        at = urlsplit(url)
-        near = at.hostname in ("localhost", "127.0.0.1", "::1")
-        if at.scheme != "https" and not (at.scheme == "http" and near):
+        if not _is_safe(url):
             raise BadSetup(f"the issuer {url!r} has to be reached by https")
         self.url = url
-        self.host = at.netloc
+        self.host = urlsplit(url).netloc
         self._keys = _Keys(url, fetch or _fetch, clock)
 
     async def about(self) -> About:
@@ -168,6 +166,13 @@ class _Last(msgspec.Struct, frozen=True, kw_only=True):
     roles: list[str]
 
 
+def _is_safe(url: str) -> bool:
+    """Tell whether nobody between here and there can change what is answered."""
+    at = urlsplit(url)
+    near = at.hostname in ("localhost", "127.0.0.1", "::1")
+    return at.scheme == "https" or (at.scheme == "http" and near)
+
+
 def _is_name(text: str) -> bool:
     """Tell whether somebody can go by this: what looks like another's name is not one."""
     plain = text == text.strip() and unicodedata.is_normalized("NFC", text)
@@ -209,6 +214,9 @@ class _Keys:
             about = msgspec.convert(told, About)
             if about.issuer != self._issuer:
                 raise ValueError("it names itself otherwise")
+            asked = (about.jwks_uri, about.authorization_endpoint, about.token_endpoint)
+            if not all(_is_safe(url) for url in asked if url):
+                raise ValueError("its keys are not reached by https")
             self._known = (about, KeySet.import_key_set(await self._fetch(about.jwks_uri)))
         except (httpx2.HTTPError, JoseError, ValueError, KeyError, TypeError) as error:
             # The keys that are known are good as long as there are no others.
