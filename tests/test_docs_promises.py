@@ -1,4 +1,4 @@
-"""The table of promises names tests that are there."""
+"""The tables of promises and of threats name tests that are there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "what-is-promised.md"
-NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text(encoding="utf-8"))
+THREATS = PAGE.with_name("threat-model.md")
+NAMED = sorted(
+    {
+        found
+        for page in (PAGE, THREATS)
+        for found in re.findall(
+            r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")
+        )
+    }
+)
 
 
 def test_every_line_names_what_proves_it() -> None:
@@ -31,3 +40,11 @@ def test_what_is_named_is_there(path: str, name: str) -> None:
 
     assert found
     assert not name or name in found
+
+
+def test_every_threat_is_answered_by_name() -> None:
+    text = THREATS.read_text(encoding="utf-8")
+    rows = {line[2:5]: line for line in text.splitlines() if re.match(r"\| T\d\d ", line)}
+
+    assert sorted(rows) == [f"T{n:02}" for n in range(1, 34)]
+    assert [row for row in rows.values() if not re.search(r"`tests/[^|]*\|$", row)] == []

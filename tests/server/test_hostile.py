@@ -150,6 +150,20 @@ async def test_who_sends_a_request_is_not_said_by_the_request():
         assert (await mira.post("/v1/runs", json=body)).status_code == 422
 
 
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+async def test_what_a_form_of_another_site_could_send_is_not_read(kind):
+    async with service() as it:
+        client = await it.client()
+        body = b'{"agent":"teller","input":"x"}'
+
+        answer = await client.post("/v1/runs", content=body, headers={"content-type": kind})
+
+        assert answer.status_code == 422
+        assert (await client.get("/v1/runs")).json()["items"] == []
+
+
 async def test_a_key_of_one_caller_is_of_no_use_to_another():
     async with service() as it:
         clients = [
