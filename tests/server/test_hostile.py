@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from sayso import Principal
+from sayso import Principal, Sayso
 from sayso.server import chat, stream
 from sayso.server import json as bodies
 from sayso.server.app import create_app
 from sayso.server.door import LocalWay
+from sayso.store.keyring import VARIABLE, new_key
 
-from .conftest import Service, service
+from .conftest import Service, service, teller
 from .test_runs import started
 
 JSON = (b"content-type", b"application/json")
@@ -235,3 +237,53 @@ async def test_where_a_reader_says_to_be_twice_it_is_further_on():
         assert "id: 2\n" in whole
         assert "id: 2\n" not in later
         assert before == whole
+
+
+ZEROS = [
+    *[("GET", f"/v1/{path}", None) for path in (
+        "runs?agent=%00", "runs?thread=%00", "runs?after=%00", "runs/%00", "runs/%00/events",
+        "holds?search=%00", "holds?search=a%00%25_", "holds?after=%00", "holds?risk=%00",
+        "holds/%00", "resume/%00", "people/%00", "people?after=%00", "notifications?after=%00",
+        "chat/%00/messages", "chat/%00/stream", "chat/c/messages?before=%00",
+        "projects/%00/questions",
+    )],
+    ("PUT", "/v1/people/x", {"name": "\0", "roles": ["\0"], "identities": ["\0"]}),
+    ("PUT", "/v1/people/x", {"name": "\0"}),
+    ("POST", "/v1/tokens", {"name": "\0", "by": "mira", "scopes": ["read"]}),
+    ("POST", "/v1/tokens", {"name": "x", "by": "\0", "kind": "service", "scopes": ["read"]}),
+    ("POST", "/v1/runs", {"agent": "\0", "input": "x"}),
+    ("POST", "/v1/runs", {"agent": "teller", "input": "x \0", "metadata": {"\0": "\0"}}),
+    ("POST", "/v1/runs", {"agent": "teller", "input": "x", "thread": "\0"}),
+    ("POST", "/v1/chat", {"id": "\0", "messages": [{"id": "\0", "role": "user", "content": "x"}]}),
+    ("POST", "/v1/chat", {"id": "c", "answers": {"\0": "\0"}}),
+    ("POST", "/v1/decisions", {"decisions": [{"hold_id": "\0", "action": "fail", "seen": "\0"}]}),
+    ("POST", "/v1/holds/{hold}/reassign", {"to": "\0", "note": "\0"}),
+    ("POST", "/v1/runs/{run}/commands/%00", {"args": {"\0": 1}, "strand": "\0"}),
+    ("POST", "/v1/runs/{run}/messages", {"text": "\0", "supersede": True}),
+    ("DELETE", "/v1/runs/{run}", {"reason": "\0"}),
+    ("DELETE", "/v1/grants/%00", None),
+    ("DELETE", "/v1/tokens/%00", None),
+    ("POST", "/v1/notifications/%00/read", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_a_zero_anywhere_is_no_fault_of_ours(kind, request, tmp_path, monkeypatch):
+    """PostgreSQL keeps none in its texts, and SQLite may end a text there."""
+    monkeypatch.setenv(VARIABLE, new_key())
+    where = {"memory": "memory:", "sqlite": str(tmp_path / "sayso.db")}.get(kind)
+    where = where or request.getfixturevalue("postgres").database()
+    async with AsyncExitStack() as stack:
+        sayso = await stack.enter_async_context(Sayso(where, agents=[teller([])]))
+        it = Service(sayso, create_app(sayso), [], stack)
+        await sayso.people.put("mira", roles=["operator"])
+        client = await it.client()
+        _, body = await started(client)
+        faults: list[str] = []
+        for method, path, sent in ZEROS:
+            there = path.format(run=body["run_id"], hold=body["calls"][0]["id"])
+            answer = await client.request(method, there, json=sent)
+            if answer.status_code >= 500:
+                faults.append(f"{method} {path}: {answer.text}")
+
+    assert not faults, "\n".join(faults)
