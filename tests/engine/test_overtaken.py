@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 
 from sayso import Instance, Machine, Message, Node, Returned, UserMessage, tool
 from sayso.domain import settling
@@ -22,6 +23,7 @@ from sayso.domain.value import SAYSO
 from sayso.engine.calls import propose_starts
 from sayso.errors import StoreError
 from sayso.store.base import Appended, Store, Write
+from sayso.store.journal import read_journal
 from sayso.testing import call, say
 
 from .kit import PATIENCE_S, Delegate, Place, agent, completed, suspended, tags, types, until
@@ -251,13 +253,57 @@ async def test_a_run_in_memory_is_not_given_with_a_conversation_that_is_ahead_of
     ):
         ledger = one._open_parts.ledger
         ledger.pin(run_id)
-        before = (await ledger.live(run_id)).run.seq
+        live = await ledger.live(run_id)
+        live.unread = ()  # As of one whose journal could not be read together with its row.
+        before = live.run.seq
         await other.say(run_id, "Hurry.", by="ann")
 
         live, transcript = await ledger.both(run_id)
 
     # What one of them then appends would be taken for what the other has heard.
     assert before < live.run.seq == transcript.seq
+
+
+async def test_a_journal_read_with_the_row_need_not_be_of_the_same_moment(place: Place) -> None:
+    turns = script(go=[call("spawn", {"node": "clerk", "input": "A"}), say("...")], A=clerk("A"))
+    async with place.app(shop(turns)) as app:
+        run_id = (await app.start("shop", "go", by="ann")).id
+        await suspended(app.run(run_id))
+    async with place.app(shop(turns), work=False) as one:
+        ledger = one._open_parts.ledger
+        ledger.pin(run_id)
+        live = await ledger.live(run_id)
+        assert len(live.unread) == live.run.seq
+        live.unread = live.unread[:-1]
+
+        behind = await ledger.both(run_id)
+
+        ledger._drop(run_id)
+        live = await ledger.live(run_id)
+        async with place.app(shop(turns), work=False) as other:
+            await other.say(run_id, "Hurry.", by="ann")
+        live.unread = await read_journal(one.store, run_id)
+
+        ahead = await ledger.both(run_id)
+
+    assert behind[0].run.seq == behind[1].seq == live.run.seq
+    assert ahead[0].run.seq == ahead[1].seq > live.run.seq
+
+
+async def test_a_run_is_opened_though_its_journal_cannot_be_read_just_now(place: Place) -> None:
+    made, wrap = late(lambda _: False)
+    async with place.app(agent([say("Done.")]), work=False, wrap=wrap) as app:
+        run = await app.start("teller", "Go", by="mira")
+        ledger = app._open_parts.ledger
+        ledger.pin(run.id)
+        made[0].unreadable = True
+
+        live = await ledger.live(run.id)
+
+        with pytest.raises(StoreError):
+            await ledger.both(run.id)
+        made[0].unreadable = False
+        assert await ledger.both(run.id) == (live, live.transcript)
 
 
 async def test_a_post_that_nobody_waits_for_is_made_all_the_same(place: Place) -> None:

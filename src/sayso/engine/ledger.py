@@ -228,7 +228,7 @@ class Ledger:
         live = self._lives.get(run_id)
         if live is not None and not live.stale:
             return live
-        return await self._open(run_id)
+        return await self._open(run_id, whole=run_id in self._pins)
 
     async def refresh(self, run_id: str) -> Live:
         """Like `live`, after making sure that no other process has written meanwhile."""
@@ -463,8 +463,8 @@ class Ledger:
             return None
         return Appended(at=found[0].at, position=found[0].position)
 
-    async def _open(self, run_id: str) -> Live:
-        live = await self.look(run_id, whole=run_id in self._pins)
+    async def _open(self, run_id: str, *, whole: bool = False) -> Live:
+        live = await self.look(run_id, whole=whole)
         known = self._lives.get(run_id)
         if known is not None and not known.stale and known.run.seq >= live.run.seq:
             if known.last == live.last:

@@ -12,7 +12,7 @@ from sayso.domain.events import AnyEvent
 from sayso.domain.lifecycle import apply_all
 from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
-from sayso.errors import NotUnderstood
+from sayso.errors import NotUnderstood, StoreError
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, RunRow, Store
 from sayso.store.query import HoldQuery
 
@@ -49,12 +49,19 @@ async def read_journal(
 async def look_at(
     store: Store, run_id: str, *, whole: bool
 ) -> tuple[RunRow | None, Sequence[Entry]]:
-    """Read a run's row; if its journal is needed as well, both at the same time, each as of its own
-    moment.
+    """Read a run's row; if its journal will be needed as well, both at the same time, each as of
+    its own moment. One that cannot be read now is for whoever needs it to read, and to complain of.
     """
     if not whole:
         return await store.load(run_id), ()
-    return await asyncio.gather(store.load(run_id), read_journal(store, run_id))
+    return await asyncio.gather(store.load(run_id), _read_early(store, run_id))
+
+
+async def _read_early(store: Store, run_id: str) -> Sequence[Entry]:
+    try:
+        return await read_journal(store, run_id)
+    except StoreError:
+        return ()
 
 
 async def read_holds(store: Store, query: HoldQuery) -> list[HoldFound]:
