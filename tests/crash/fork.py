@@ -1,11 +1,13 @@
 """Stop a real process at every point and every pair of points, and let fresh ones carry on.
 
-    python -m tests.crash.fork KIND FOLDER [--pairs] [--siblings] [--plan] [--in ADDRESS] [--step N]
+    python -m tests.crash.fork KIND FOLDER [--pairs N] [--siblings] [--plan] [--in URL] [--step N]
 
 One process with everything imported forks a child for each life; the child tells the story and
 kills itself with SIGKILL at its point. The next life finds only what is on disk, or with `--in`
-in a database of that address. `--step` keeps to every so many points. Prints one JSON line a case:
-the points of each life, how it died, and what the world looks like at the end.
+in a database of that address. `--step` keeps to every so many points, and `--pairs` to every so
+many second ones, beginning elsewhere after each first one, so that all of them have their turn.
+Prints one JSON line a case: the points of each life, how it died, and what the world looks like at
+the end.
 """
 
 from __future__ import annotations
@@ -135,12 +137,15 @@ def run_case(root: Path, shelter: Shelter, kind: Kind, crashes: list[int], **sha
     return found
 
 
+def _number(option: str, default: int) -> int:
+    return int(sys.argv[sys.argv.index(option) + 1]) if option in sys.argv else default
+
+
 def main() -> None:
     kind: Any = sys.argv[1]
     root = Path(sys.argv[2])
-    pairs = "--pairs" in sys.argv
     shape = {name: f"--{name}" in sys.argv for name in ("siblings", "plan")}
-    step = int(sys.argv[sys.argv.index("--step") + 1]) if "--step" in sys.argv else 1
+    step, pairs = _number("--step", 1), _number("--pairs", 0)
     shelter = Shelter(root, sys.argv)
     # Everything a life needs is imported, and every schema made, before the first fork.
     warm_up = Fuse()
@@ -157,7 +162,7 @@ def main() -> None:
     for first in range(1, total + 1, step):
         single = case(first)
         if pairs:
-            for second in range(1, len(single["points"][-1]) + 1):
+            for second in range(1 + first % pairs, len(single["points"][-1]) + 1, pairs):
                 case(first, second)
 
 

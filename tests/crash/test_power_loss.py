@@ -27,9 +27,9 @@ from sayso.store.sqlite import SqliteStore
 from sayso.testing.contract import hold_row, write
 from tests.crash.powerloss import Disk, replay
 
-SEEDS = 10
+SEEDS, SEEDS_OF_A_CHANGE = 10, 4
 IMAGES = 1000
-"""For each seed; ten thousand in all."""
+"""For each seed; four thousand at every change, and ten in the soak."""
 ROUNDS = 40
 CHECKPOINTS = (
     apsw.SQLITE_CHECKPOINT_PASSIVE,
@@ -229,7 +229,13 @@ def lay_out(folder: Path, image: dict[str, bytes]) -> Path:
     return folder / "sayso.db"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=[pytest.mark.soak] if seed >= SEEDS_OF_A_CHANGE else [])
+        for seed in range(SEEDS)
+    ],
+)
 def test_no_acknowledged_append_is_lost_to_a_power_cut(seed: int, shm_path: Path) -> None:
     cut = PowerCut(shm_path, seed)
     first = Disk(f"first-{seed}", strict=seed % 2 == 0)

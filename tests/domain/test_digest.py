@@ -63,6 +63,10 @@ def test_encoding_is_a_fixed_point(value: Any):
     assert canonical(data) == data
 
 
+def test_a_value_from_outside_has_only_one_text():
+    assert canonical(' { "b": 1.0,\n"a": [] } ') == b'{"a":[],"b":1.0}'
+
+
 few = st.sampled_from([0, 0.0, -0.0, 1, 1.0, True, False, None, "1", "", "a", "null"])
 alike = st.recursive(
     few,

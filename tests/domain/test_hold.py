@@ -39,6 +39,12 @@ def test_ids_of_holds_and_suspensions_are_read_back(run: str, n: int):
     assert read_id("req", request_id(run, n)) == (run, n)
 
 
+def test_an_id_is_read_as_what_it_is_and_nothing_else():
+    assert read_id("hold", "hold_1.2") == ("run_1", 2)
+    assert read_id("req", "hold_1.2") is None
+    assert read_id("hold", "1.2") is None
+
+
 @given(runs, runs, st.integers(1, 50), st.integers(1, 50))
 def test_no_two_holds_share_an_id(one: str, two: str, n: int, m: int):
     assert (hold_id(one, n) == hold_id(two, m)) == ((one, n) == (two, m))

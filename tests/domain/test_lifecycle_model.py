@@ -906,6 +906,7 @@ def missing() -> set[str]:
     return {situation for situation in WANTED if not REACHED[situation]}
 
 
+@pytest.mark.search
 def test_whatever_anybody_does_the_promises_are_kept():
     REACHED.clear()
 

@@ -282,6 +282,7 @@ FIRST = {
 }
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("name", FIRST)
 def test_no_run_can_get_stuck(name: str):
     first = FIRST[name]
@@ -302,6 +303,7 @@ WAITING: dict[str, tuple[Run, int, Moves]] = {
 }
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("name", WAITING)
 def test_no_run_with_a_call_that_waits_can_get_stuck(name: str):
     first, holds_max, moves = WAITING[name]

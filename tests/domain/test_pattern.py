@@ -66,6 +66,11 @@ def test_a_pattern_says_what_the_usual_engine_says(pattern: str, text: str):
     assert Pattern(pattern).occurs(text) == bool(as_python(pattern).search(text))
 
 
+def test_a_pattern_occurs_before_the_end_and_a_tab_is_written_as_one():
+    assert Pattern(r"a\tb").occurs("a\tb and more")
+    assert not Pattern(r"a\tb").occurs("atb")
+
+
 @given(st.text(alphabet="ab01,-^$\\.*+?()[]{}|:dxu", max_size=12), texts)
 def test_any_text_is_a_pattern_or_is_refused(pattern: str, text: str):
     try:

@@ -176,6 +176,7 @@ def test_words_stand_apart_from_the_arguments():
     assert shown({}, words=[("agent", "why", "x" * 2000)]).folded
 
 
+@pytest.mark.search
 def test_the_largest_arguments_are_rendered_in_time():
     deep = [1] * 60_000
     for _ in range(90):
