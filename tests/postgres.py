@@ -25,6 +25,8 @@ from typing import Any
 
 import pytest
 
+from tests.postgres_lender import Lender
+
 _ROOT = os.geteuid() == 0
 _NOBODY = 65534
 _AS: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _ROOT else {}
@@ -54,6 +56,7 @@ class Cluster:
         self.given = 0
         """How many names of schemas and databases were given."""
         self.process: subprocess.Popen[bytes] | None = None
+        self.lender = Lender(self)
 
     def start(self, **settings: str) -> None:
         """Start it, and wait until it takes connections."""

@@ -56,9 +56,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     cluster: Cluster = request.getfixturevalue("postgres")
     # Where machines share a store, no file beside it can have the keys.
     request.getfixturevalue("monkeypatch").setenv("SAYSO_KEYS", KEYS)
-    first = cluster.given
     yield Place("postgres", tmp_path, cluster)
-    cluster.drop(*(f"test_{n}" for n in range(first + 1, cluster.given + 1)))
+    cluster.lender.take_back()
 
 
 @pytest.fixture

@@ -92,10 +92,9 @@ class Place:
         self.path = root / "sayso.db"
         self._memory: MemoryStore | None = None
         self.cluster = cluster
-        self._schema = "" if cluster is None else cluster.schema()
+        self._schema = ""
         self.role = APP
         """As whom PostgreSQL is used: everything but erasing has to work as the app's role."""
-        self._made = False
 
     def another(self, root: Path) -> Place:
         """Make another place of the same kind."""
@@ -113,14 +112,11 @@ class Place:
 
     async def _postgres(self) -> Store:
         from sayso.store.postgres import PostgresStore
-        from sayso.store.postgres_upkeep import bring_up
 
         assert self.cluster is not None
-        if not self._made:
-            self.cluster.execute(_ROLES)
-            owner = f"{self.cluster.url('postgres')}#{self._schema}"
-            await bring_up(owner, roles=[(APP, "app"), (KEEPER, "keeper")])
-            self._made = True
+        if not self._schema:
+            roles = ((APP, "app"), (KEEPER, "keeper"))
+            self._schema = await self.cluster.lender.lend(roles, prepare=_ROLES)
         return await PostgresStore.open(
             self.cluster.url("postgres", user=self.role),
             schema=self._schema,

@@ -40,9 +40,8 @@ def process(url: str, world: Path, name: str, how: str):
 @pytest.fixture
 def shared(postgres: Cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("SAYSO_KEYS", KEYS)
-    place = Place("postgres", tmp_path, postgres)
-    yield place
-    postgres.drop(place._schema)
+    yield Place("postgres", tmp_path, postgres)
+    postgres.lender.take_back()
 
 
 def slow(gate: asyncio.Event, seen: list[str]):

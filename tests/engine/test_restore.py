@@ -46,7 +46,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     cluster: Cluster = request.getfixturevalue("postgres")
     found = Place("postgres", tmp_path, cluster)
     yield found
-    cluster.drop(found._schema)
+    cluster.lender.take_back()
 
 
 class Backup:

@@ -18,9 +18,9 @@ class TestPostgres(StoreContract):
     @pytest.fixture(autouse=True)
     def _cluster(self, request: pytest.FixtureRequest, tmp_path):
         self.cluster: Cluster = request.getfixturevalue(self.server)
-        self.proofs, self.schemas = str(tmp_path), list[str]()
+        self.proofs, self.schema = str(tmp_path), ""
         yield
-        self.cluster.drop(*self.schemas)
+        self.cluster.lender.take_back()
 
     def test_it_is_the_version_that_it_should_be(self) -> None:
         ((number,),) = self.cluster.execute("select current_setting('server_version_num')::int")
@@ -29,10 +29,10 @@ class TestPostgres(StoreContract):
     async def open_store(self, clock: FakeClock) -> Store:
         if self.opened_with is not clock:
             self.opened_with = clock
-            self.schemas.append(self.cluster.schema())
+            self.schema = await self.cluster.lender.lend()
         return await PostgresStore.open(
             self.cluster.url("postgres"),
-            schema=self.schemas[-1],
+            schema=self.schema,
             clock=clock,
             listen=self.listen,
             proof_dir=self.proofs,
