@@ -2,7 +2,9 @@ import re
 from importlib.metadata import version
 
 import pytest
+from click.testing import CliRunner
 
+from sayso.cli import main
 from tests.cli.conftest import finish
 
 COMMANDS = [(), ("demo",), ("show",), ("audit", "verify"), ("export",), ("adopt",)]
@@ -16,13 +18,17 @@ COMMANDS += [("rules", "ls"), ("rules", "add"), ("rules", "revoke"), ("audit", "
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "sayso" for c in COMMANDS])
-def test_help_has_examples_that_name_the_command(run_cli, command):
-    shown = run_cli(*command, "--help")
+def test_help_has_examples_that_name_the_command(command):
+    # In this process: forty of their own would say nothing more.
+    long, short = (
+        CliRunner().invoke(main, [*command, option], prog_name="sayso")
+        for option in ("--help", "-h")
+    )
 
-    assert shown.returncode == 0
-    assert "Examples:\n" in shown.stdout
-    assert re.search(rf"^ +{' '.join(('sayso', *command))} ", shown.stdout, re.MULTILINE)
-    assert run_cli(*command, "-h").stdout == shown.stdout
+    assert long.exit_code == 0
+    assert "Examples:\n" in long.stdout
+    assert re.search(rf"^ +{' '.join(('sayso', *command))} ", long.stdout, re.MULTILINE)
+    assert short.stdout == long.stdout
 
 
 def test_help_lists_the_commands(run_cli):
