@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
+# One more than a small machine has cores: a fourth of the time, a test waits for a process, a lease or a disk.
+WORKERS ?= 3
 
 # uv when it is there, pip otherwise: nothing but Python and make is needed.
 ifdef UV
@@ -26,7 +28,7 @@ demo: $(VENV)/.demo ## Watch agents be killed, decided on and resumed; no key, n
 # only chance or a search reaches may be missed tomorrow.
 test: $(VENV)/.test ## Run the tests, then hold the domain to full branch coverage.
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 	$(BIN)/python -m coverage run -m pytest -q -m 'not soak and not search and not hypothesis' tests/domain
 	$(BIN)/python -m coverage report --include='src/sayso/domain/*' --fail-under=100
 
