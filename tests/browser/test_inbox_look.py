@@ -46,7 +46,7 @@ STATES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "empty": ("?q=agent:nobody", lambda _: None),
     "request": ("pay", lambda page: page.locator("details summary").first.click()),
     "more": ("pay", lambda page: page.locator(".more summary, .always summary").last.click()),
-    "edit": ("pay?edit", lambda page: page.get_by_label("to", exact=True).fill("x")),
+    "edit": ("pay?edit", lambda page: page.locator('[name="args/to"]').fill('"x"')),
     "reject": ("pay", lambda page: page.keyboard.press("r")),
     "selected": ("pay", lambda page: page.keyboard.press("x")),
     "keys": ("pay", lambda page: page.keyboard.press("?")),

@@ -82,6 +82,13 @@ async def unlock(ctx: Context, what: str) -> str:
     return "unlocked"
 
 
+@tool(effect="once", timeout="50ms")
+async def send(parcel: str) -> str:
+    """Send, and never say whether it was."""
+    await asyncio.sleep(60)
+    return parcel
+
+
 def turns(messages: Any) -> Any:
     if isinstance(messages[-1], ToolMessage):
         return say("Done.")
@@ -89,7 +96,7 @@ def turns(messages: Any) -> Any:
 
 
 def make_app(store: str, **options: Any) -> Sayso:
-    tools = [pay, drop, hurry, wire, half, outside, unlock, ask_user()]
+    tools = [pay, drop, hurry, wire, half, outside, unlock, send, ask_user()]
     agent = Agent("teller", model=ScriptedModel(turns), tools=tools)
     policy = Policy(
         Rule("wire", approvers=[role("finance")], quorum=2),

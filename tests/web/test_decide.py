@@ -490,3 +490,26 @@ def test_what_happened_outside_is_told() -> None:
         assert bytes(decision.verdict.value) == b'{"there":1.0}'
 
     run(main)
+
+
+def test_a_call_in_doubt_is_settled_by_what_somebody_found_out() -> None:
+    async def main(desk: Desk) -> None:
+        hold = await desk.ask(["send", {"parcel": "one"}])
+        mira = await desk.person()
+        page = (await mira.get(f"/r/{hold.id}")).text
+        assert hold.kind == "in_doubt"
+        assert "Nobody knows whether this happened" in page
+        assert "the key that the tool was given" in page
+        silent = await mira.send(page, say="answer", answer="", note="")
+        assert silent.status_code == 422
+        again = await mira.send(page, say="approve")
+        assert "Nothing is decided yet" in again.text
+        assert (await desk.sayso.hold(hold.id)).status == "open"
+
+        answer = await mira.send(page, say="answer", answer="", note="It is in their books.")
+        assert answer.status_code == 303
+        decision = (await desk.sayso.hold(hold.id)).decision
+        assert decision is not None
+        assert (decision.word, decision.note) == ("answered", "It is in their books.")
+
+    run(main)
