@@ -137,6 +137,8 @@ export function startDecide() {
   document.addEventListener("submit", (event) => {
     const form = /** @type {HTMLFormElement} */ (event.target);
     const button = /** @type {HTMLButtonElement} */ (event.submitter);
+    // Some buttons lead elsewhere, as to a provider that somebody signs in at.
+    if (button?.hasAttribute("formaction")) return;
     if (form.id === "decision" && button) {
       event.preventDefault();
       // A press that was meant for what stood there before is nobody's decision.
