@@ -78,6 +78,9 @@ def outside(ctx: Context, what: str) -> Any:
 @tool(durable=True)
 async def unlock(ctx: Context, what: str) -> str:
     """Ask for a secret."""
+    if what == "form":
+        pin = {"type": "object", "properties": {"pin": {"type": "string", "minLength": 30}}}
+        await ctx.ask("Fill this in", schema=pin, sensitive=True)
     await ctx.ask(f"The key of {what}?", sensitive=True, length_min=30)
     return "unlocked"
 

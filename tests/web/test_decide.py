@@ -303,12 +303,39 @@ def test_a_form_says_at_each_field_what_does_not_fit() -> None:
     run(main)
 
 
+def test_no_name_in_a_form_gets_out_of_its_attribute() -> None:
+    async def main(desk: Desk) -> None:
+        name = '"><b onclick="x"> é/~'
+        at = "answer/" + name.replace("~", "~0").replace("/", "~1")
+        schema = {"type": "object", "properties": {name: {"type": "integer"}}, "required": [name]}
+        hold = await desk.ask(question(schema=schema))
+        mira = await desk.person()
+        bad = await mira.decide(hold, say="answer", **{at: "x"})
+        assert bad.status_code == 422
+        assert "give a whole number" in bad.text
+        assert "<b onclick" not in bad.text
+
+        assert (await mira.send(bad.text, say="answer", **{at: "7"})).status_code == 303
+        decision = (await desk.sayso.hold(hold.id)).decision
+        assert decision is not None
+        assert isinstance(decision.verdict, Answered)
+        assert decision.verdict.result() == {name: 7}
+
+    run(main)
+
+
 def test_a_sensitive_answer_is_never_sent_back() -> None:
     async def main(desk: Desk) -> None:
         hold = await desk.ask(["unlock", {"what": "the safe"}])
         mira = await desk.person()
         answer = await mira.decide(hold, say="answer", answer="hunter2-is-secret")
         assert answer.status_code == 422
+        assert "hunter2" not in answer.text
+
+        form = await desk.ask(["unlock", {"what": "form"}])
+        answer = await mira.decide(form, say="answer", answer__pin="hunter2-is-secret")
+        assert answer.status_code == 422
+        assert "at least 30" in answer.text
         assert "hunter2" not in answer.text
 
         late = await mira.decide(hold, say="answer", answer="h" * 30)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from sayso import approve, reject
-from sayso.server.stream import Streams
+from sayso.server.seat import Seats
 from sayso.store.base import PAGE_MAX
 from sayso.store.memory import MemoryStore
 from sayso.web import live as module
@@ -166,7 +166,7 @@ def test_whoever_is_not_signed_in_hears_nothing() -> None:
 
 def test_there_is_an_end_to_how_many_listen() -> None:
     async def main(desk: Desk) -> None:
-        desk.app.state.streams = Streams(most=1)
+        desk.app.state.streams = Seats(1)
         first = await opened(desk, await desk.person())
         assert desk.app.state.streams.open == 1
         assert await Stream(desk, await desk.person()).status() == 503

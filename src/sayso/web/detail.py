@@ -157,13 +157,21 @@ async def look(
         can_stop=around.owns and "start" in caller.scopes and hold.status != "settled",
         can_undo_s=_undo_s(app, caller, hold),
         editing=editing,
-        fields=fill_in(fields, typed.values, typed.problems) if typed.values else fields,
+        fields=_filled(fields, hold, typed),
         together=tuple((one, one.show(window.schema(one))) for one in others),
         doubt=await app.doubt(hold.id) if hold.kind == "in_doubt" else None,
         first=first,
         talk=await _talk(app, caller, hold, around),
         typed=typed,
     )
+
+
+def _filled(fields: tuple[Field, ...], hold: HoldView, typed: Typed) -> tuple[Field, ...]:
+    """Give controls with what was typed into them; what is sensitive is not sent back."""
+    if not typed.values:
+        return fields
+    secret = hold.question is not None and hold.question.sensitive
+    return fill_in(fields, {} if secret else typed.values, typed.problems)
 
 
 def form_fields(question: Question) -> tuple[Field, ...]:

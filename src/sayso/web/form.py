@@ -9,6 +9,7 @@ A schema is a hint here. Whether the whole fits is for whoever takes it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -59,6 +60,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """Of lines: the type of each."""
     error: str = ""
     fields: tuple[Field, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """What its label and its error name it by: names may have anything in them."""
+        return f"f-{hashlib.sha256(self.name.encode()).hexdigest()[:10]}"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from typing import cast
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -24,7 +25,8 @@ from sayso.domain.hold import hold_id
 from sayso.engine.window import Window
 from sayso.errors import SaysoError, Unauthenticated
 from sayso.server.caller import App
-from sayso.server.sse import alive, event, stream
+from sayso.server.seat import Seats
+from sayso.server.sse import alive, event
 from sayso.store.base import Entry, Store
 from sayso.store.journal import decode
 from sayso.store.views import HoldView
@@ -181,8 +183,6 @@ def _moved(entry: Entry) -> list[Moved]:
 async def follow(request: Request, app: App, visitor: SignedIn) -> StreamingResponse:
     """Tell a session what happens to the requests that it may see, until it ends."""
     visitor.caller.need("read")
-    streams = request.app.state.streams
-    streams.check()
     again = "last-event-id" in request.headers
     frames = _frames(live_of(request, app), visitor.caller.window(app), again=again)
 
@@ -192,8 +192,8 @@ async def follow(request: Request, app: App, visitor: SignedIn) -> StreamingResp
         except Unauthenticated:
             return False
 
-    kept = alive(frames, request.app.state.closing, recheck=is_good)
-    return stream(streams.counted(kept))
+    with cast("Seats", request.app.state.streams).take(visitor.caller) as seat:
+        return seat.answer(alive(frames, request.app.state.closing, recheck=is_good))
 
 
 def live_of(request: Request, app: Sayso) -> Live:
