@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         name="a local token is good by way of a proxy",
         file="server/door.py",
-        old="near = near and not any(",
-        new="near = near or not any(",
+        old="    return near and not any(",
+        new="    return near or not any(",
         test=_HOSTILE + "test_a_local_token_is_not_good_by_way_of_another_machine[via]",
     ),
     Mutant(
