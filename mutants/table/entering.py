@@ -103,6 +103,13 @@ MUTANTS = (
         test=_ENTER + "test_the_link_signs_one_browser_in_and_looking_uses_nothing_up",
     ),
     Mutant(
+        name="looking at a link uses it up",
+        file="web/sign_in.py",
+        old='    return render(request, "enter.html"',
+        new='    local.use(code)\n    return render(request, "enter.html"',
+        test="web/test_links.py::test_looking_at_any_page_decides_and_changes_nothing",
+    ),
+    Mutant(
         name="what a proxy hands on is from here",
         file="server/door.py",
         old="    return near and not any(name in request.headers for name in _PASSED_ON)",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.inbox import GRACE_MS
 from tests.browser.window import PHONE, Windows
 from tests.cli.serving import Served
 from tests.oauth.conftest import iam_configuration, iam_server, iam_server_port, site
+from tests.web.issuer import HandMade
 
 __all__ = ["iam_configuration", "iam_server", "iam_server_port", "site"]
 
@@ -85,3 +90,55 @@ def test_a_token_is_pasted(windows: Windows, local: Served) -> None:
 
     page.wait_for_url(f"{local.url}/runs")
     assert local.token not in page.content()
+
+
+CLERK = """
+from sayso import Agent, Context, OAuthProvider, Sayso, SignIn, tool
+from sayso.testing import ScriptedModel, call, say
+
+@tool(sign_in=SignIn(provider="mail", scopes=("mail.send",)), effect="once")
+def send_mail(ctx: Context, to: str) -> str:
+    return f"sent with {ctx.tokens['mail']}"
+
+mail = OAuthProvider(
+    "mail",
+    authorize_url="ISSUER/authorize",
+    token_url="ISSUER/token",
+    client_id="sayso",
+    redirect_url="http://127.0.0.1:PORT/oauth/callback",
+)
+script = [call("send_mail", {"to": "jiro"}), say("Done.")]
+clerk = Agent("clerk", model=ScriptedModel(script), tools=[send_mail])
+app = Sayso("clerk.db", agents=[clerk], providers=[mail])
+"""
+
+
+def test_a_person_signs_in_for_a_tool_and_comes_back_to_the_request(
+    windows: Windows, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    issuer = HandMade()
+    request.addfinalizer(issuer.close)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    text = CLERK.replace("ISSUER", issuer.url).replace("PORT", str(port))
+    (tmp_path / "clerk.py").write_text(text)
+    server = Served(tmp_path, "clerk:app", "--port", str(port))
+    request.addfinalizer(server.stop)
+    headers = {"authorization": f"Bearer {server.token}"}
+    run = {"agent": "clerk", "input": "Tell Jiro.", "mode": "wait"}
+    started = httpx2.post(
+        f"{server.url}/v1/runs", json=run, headers=headers, trust_env=False, timeout=60
+    ).json()
+    page = windows.page(server.link)
+    page.get_by_role("button", name="Continue as mira").click()
+
+    page.get_by_role("link", name="Sign in at mail").click()
+    expect(page.get_by_text("Send mail in your name")).to_be_visible()
+    assert windows.axe(page) == []
+    there = page.url
+    page.wait_for_timeout(GRACE_MS)  # What is pressed before it could be seen is nobody's press.
+    page.get_by_role("button", name="Continue to mail").click()
+
+    page.wait_for_url(re.compile(re.escape(there.partition("?")[0])))
+    expect(page.get_by_text("Approved").first).to_be_visible()
+    assert [form["code"] for _, form in issuer.posted] == ["a-code"], started

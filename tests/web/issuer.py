@@ -8,7 +8,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
@@ -37,6 +37,11 @@ class HandMade:
                     issuer.answer(self, issuer.describe())
                 elif self.path == "/keys":
                     issuer.answer(self, KeySet([KEY]).as_dict(private=False))
+                elif self.path.startswith("/authorize?"):
+                    back = urlencode(issuer.visit(issuer.url + self.path))
+                    self.send_response(302)
+                    self.send_header("location", f"{issuer.asked['redirect_uri']}?{back}")
+                    self.end_headers()
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"])).decode()

@@ -22,7 +22,7 @@ from sayso.web import (
 )
 from sayso.web.tries import Tries
 
-_PARTS = (
+PARTS = (
     asset,
     inbox,
     decide,
@@ -47,6 +47,6 @@ def add_pages(app: FastAPI, *, at: oidc.Oidc | None = None) -> FastAPI:
     """
     app.state.oidc = at
     app.state.tries = Tries()
-    for part in _PARTS:
+    for part in PARTS:
         app.include_router(part.router)
     return app

@@ -7,18 +7,21 @@ back, and a link that anybody can write would have settled the hold.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from sayso.errors import AlreadyDecided
+from sayso.errors import AlreadyDecided, BadSetup, Unknown
 from sayso.server.caller import App
 from sayso.server.wire import NAME_MAX
 from sayso.web.page import PageRoute, redirect, render
 from sayso.web.session import Form, SignedIn
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+log = logging.getLogger("sayso")
 
 HoldId = Annotated[str, Path(max_length=NAME_MAX)]
 Given = Annotated[str | None, Query(max_length=8192)]
@@ -59,5 +62,9 @@ async def come_back(
     """
     caller = visitor.caller
     caller.need("decide")
-    hold = await app.oauth_callback(state or "", code, by=caller.by, iss=iss, error=error)
+    try:
+        hold = await app.oauth_callback(state or "", code, by=caller.by, iss=iss, error=error)
+    except BadSetup:
+        log.info("somebody came back from a provider, and this app has none that could be asked")
+        raise Unknown("there is no such page") from None
     return redirect(request, f"/r/{hold.id}")
