@@ -43,7 +43,7 @@ MUTANTS = (
         file="cli/approve.py",
         old="        agreed = typed == critical[0].tool",
         new="        agreed = bool(typed)",
-        test=_TERMINAL + "test_what_is_critical_takes_its_name_and_no_yes_beforehand[local]",
+        test=_TERMINAL + "test_what_is_critical_takes_the_name_of_its_tool[local]",
     ),
     Mutant(
         name="without a terminal nobody has to say yes",
