@@ -25,6 +25,13 @@ MUTANTS = (
         test=_KEYS + "test_of_what_comes_at_once_only_the_first_counts",
     ),
     Mutant(
+        name="a yes counts that was typed before anything was shown",
+        file="cli/asking.py",
+        old="    if fresh and sys.stdin.isatty():",
+        new="    if False:",
+        test=_TERMINAL + "test_a_yes_that_was_typed_before_anything_was_shown_is_none",
+    ),
+    Mutant(
         name="a yes beforehand goes for what is critical",
         file="cli/approve.py",
         old="    if critical and (yes or not is_terminal()):",

@@ -90,6 +90,18 @@ def test_what_is_critical_takes_the_name_of_its_tool(stage, way, terminal):
     assert stage.hold(name)["status"] == "settled"
 
 
+def test_a_yes_that_was_typed_before_anything_was_shown_is_none(stage, terminal):
+    name = stage.ask()
+
+    child = terminal("approve", name, **stage.env("local"))
+    child.send("y\n")
+    child.expect_exact("[y/N] ")
+    child.sendline("n")
+
+    assert finish(child)[1] == 1
+    assert stage.hold(name)["status"] == "open"
+
+
 def test_an_interrupt_ends_it_at_once_and_decides_nothing(stage, terminal):
     name = stage.ask()
 

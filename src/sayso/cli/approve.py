@@ -106,7 +106,7 @@ async def allow(
         return
     if critical:
         tool = plain(critical[0].tool)
-        typed = await ask(f"It is critical. Type {tool} to approve it: ")
+        typed = await ask(f"It is critical. Type {tool} to approve it: ", fresh=True)
         agreed = typed == critical[0].tool
     else:
         what = "this" if len(holds) == 1 else f"all {len(holds)}"

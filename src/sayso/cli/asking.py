@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import termios
 from pathlib import Path
 
 import click
@@ -26,8 +27,12 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def ask(prompt: str) -> str:
-    """Ask for a line."""
+async def ask(prompt: str, *, fresh: bool = False) -> str:
+    """Ask for a line. What was typed before is dropped if it is to be `fresh`: it was meant for
+    something else.
+    """
+    if fresh and sys.stdin.isatty():
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     click.echo(prompt, nl=False, err=True)
     sys.stderr.flush()
     await readable()
@@ -39,7 +44,7 @@ async def ask(prompt: str) -> str:
 
 async def confirm(prompt: str) -> bool:
     """Ask for a yes; everything else is a no."""
-    return (await ask(f"{prompt} [y/N] ")).lower() in ("y", "yes")
+    return (await ask(f"{prompt} [y/N] ", fresh=True)).lower() in ("y", "yes")
 
 
 async def readable(within_s: float | None = None) -> bool:

@@ -215,7 +215,8 @@ class RemoteDesk:
 
 def _away(name: str, error: Exception, method: str = "GET") -> errors.Unreachable:
     unknown = "" if method == "GET" else "; whether it was done, `sayso show` tells"
-    return errors.Unreachable(f"{name} does not answer ({type(error).__name__}){unknown}")
+    why = str(error) or type(error).__name__
+    return errors.Unreachable(f"{name} does not answer: {why}{unknown}")
 
 
 def _read(answer: Response) -> Any:
@@ -230,19 +231,18 @@ def _read(answer: Response) -> Any:
 def _problem(answer: Response) -> errors.SaysoError:
     """Make the error that the server would have raised."""
     status = answer.status_code
-    fallback = _BY_STATUS.get(status, errors.Unreachable)
     try:
         said: Any = json.loads(answer.content)
         kind = _class(str(said["type"]))
         text = str(said["detail"])
     except (ValueError, KeyError, TypeError):
-        return fallback(f"{answer.url.host} answers with {status}")
+        return errors.Unreachable(f"{answer.url.host} answers with {status}, and not as we do")
     data: dict[str, Any] = {}
     if said.get("decision") is not None:
         data["decision"] = read_said(said["decision"])
     elif kind is not None and issubclass(kind, errors.AlreadyDecided):
         kind = errors.Refused
-    return (kind or (fallback if status in _BY_STATUS else errors.Refused))(text, **data)
+    return (kind or _BY_STATUS.get(status, errors.Refused))(text, **data)
 
 
 def _class(urn: str) -> type[errors.SaysoError] | None:
