@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 _SETTLED = "engine/test_settled.py::"
 _CARDS = "notify/test_slack.py::"
 _CLICKS = "server/test_slack.py::"
+_REMIND = "engine/test_remind.py::"
 _NONCE = "server/test_nonce.py::"
 
 MUTANTS = (
@@ -158,5 +159,40 @@ MUTANTS = (
         old=" or self._store.now() >= until:",
         new=":",
         test=_NONCE + "test_a_nonce_ends_and_takes_no_room_afterwards",
+    ),
+    Mutant(
+        name="whom a hold does not ask is told of it later",
+        file="engine/remind.py",
+        old='    if who.by.kind != "person" or not await asks(parts, found, who):',
+        new="    if False:",
+        test=_REMIND + "test_only_whom_it_asks_is_told_again[memory]",
+    ),
+    Mutant(
+        name="whom a hold does not ask any more is told of it",
+        file="engine/courier.py",
+        old="            if not await asks(self._parts, found, who):",
+        new="            if False:",
+        test=_REMIND + "test_nobody_is_told_again_of_what_does_not_ask_them[memory-handed]",
+    ),
+    Mutant(
+        name="everybody is told what one person put off",
+        file="engine/courier.py",
+        old='            to=(f"user:{slip.to}",) if slip.to else view.approvers,',
+        new="            to=view.approvers,",
+        test=_REMIND + "test_who_wants_to_be_told_again_is_and_nobody_else[memory]",
+    ),
+    Mutant(
+        name="something is put off past its deadline",
+        file="engine/remind.py",
+        old="    if found.row.deadline is not None and found.row.deadline <= at:",
+        new="    if False:",
+        test=_REMIND + "test_the_deadline_keeps_running[memory]",
+    ),
+    Mutant(
+        name="what is decided is put off",
+        file="engine/remind.py",
+        old='    if found.row.status != "open":',
+        new="    if False:",
+        test=_REMIND + "test_what_is_decided_is_not_put_off[memory]",
     ),
 )

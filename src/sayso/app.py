@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -182,6 +183,15 @@ class Sayso(Wired):
             read_hold(hold), to=read_person(to), by=read_person(by), note=note
         )
         return hold_view(found)
+
+    async def remind(
+        self, hold: str | HoldView, when: datetime | timedelta | str | float, *, by: str | Principal
+    ) -> datetime:
+        """Have somebody told again of what they are asked: at a time, or in a while, such as "1h".
+        Say when that is. The deadline keeps running. For those whom the hold asks (`NotAllowed`);
+        one reminder each, in place of the one before, and none once it is settled.
+        """
+        return await self._open_desk.remind(read_hold(hold), when, by=read_person(by))
 
     async def undo(self, hold: str | HoldView, *, by: str | Principal) -> HoldView:
         """Take back one's own decision before it is effective, or one's own vote before the hold is

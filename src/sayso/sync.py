@@ -292,6 +292,7 @@ class Sayso(_Bridged[_app.Sayso]):
     decide = _bridge(_app.Sayso.decide)
     resume = _bridge(_app.Sayso.resume)
     reassign = _bridge(_app.Sayso.reassign)
+    remind = _bridge(_app.Sayso.remind)
     undo = _bridge(_app.Sayso.undo)
     hold = _bridge(_app.Sayso.hold)
     doubt = _bridge(_app.Sayso.doubt)

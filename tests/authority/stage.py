@@ -38,7 +38,7 @@ from . import table
 
 # Nothing is swept unless the test says so.
 STILL = Bounds(look_s=3600.0, backoff_s=0.01, backoff_max_s=0.05)
-CHANGES_NOTHING = frozenset({"list", "export", "sign_in_url"})
+CHANGES_NOTHING = frozenset({"list", "export", "remind", "sign_in_url"})
 """What leaves no entry even where it is allowed."""
 
 
@@ -219,6 +219,9 @@ class Stage:
 
     async def do_reassign(self, cell: table.Cell, case: Case, by: Any) -> None:
         await self.app.reassign(case.hold, to=table.HANDED_TO[cell.relation], by=by)
+
+    async def do_remind(self, cell: table.Cell, case: Case, by: Any) -> None:
+        await self.app.remind(case.hold, "1m", by=by)
 
     async def do_list(self, cell: table.Cell, case: Case, by: Any) -> str:
         assert case.hold is not None

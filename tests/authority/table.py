@@ -157,6 +157,7 @@ HOLD_VERBS = (
     "undo",
     "resume",
     "reassign",
+    "remind",
     "list",
 )
 RUN_VERBS = ("say", "supersede", "command", "cancel", "redact", "export", "adopt")
@@ -172,6 +173,7 @@ METHODS: dict[str, str] = {
     "undo": "undo",
     "resume": "resume",
     "reassign": "reassign",
+    "remind": "remind",
     "list": "holds",
     "say": "say",
     "supersede": "say",
@@ -198,7 +200,7 @@ HANDED_TO: dict[str, str] = {
     "outside": "dan",
 }
 """To whom `reassign` hands a hold over: where many are asked, one of the same many."""
-COUNT = 15_408
+COUNT = 16_728
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,8 @@ def expect(who: str, relation: str, state: str, verb: str) -> str:
         return _undone(who, relation, state)
     if verb == "reassign":
         return _handed(who, relation, state)
+    if verb == "remind":
+        return _reminded(who, relation, state)
     return _decided(who, relation, state, verb)
 
 
@@ -328,6 +332,14 @@ def _handed(who: str, relation: str, state: str) -> str:
         return "WrongVerdict"  # Nobody is asked in place of several.
     # What a service reports is no person's to report.
     return "NotAllowed" if who == "service_named" else OK
+
+
+def _reminded(who: str, relation: str, state: str) -> str:
+    if who == "service_named":
+        return "NotAllowed"  # Whoever reports something has nobody to be told.
+    refused = _barred(who, relation, state)
+    # There is no later any more.
+    return "BadValue" if refused == "HoldExpired" else refused or OK
 
 
 def _listed(who: str, relation: str, state: str) -> str:

@@ -37,6 +37,7 @@ DONE = {
     "undo": 200,
     "resume": 202,
     "reassign": 200,
+    "remind": 200,
     "list": 200,
     "say": 202,
     "supersede": 202,
@@ -57,9 +58,12 @@ REFUSED = {
     "RunFinished": 409,
     "HoldExpired": 410,
     "WrongVerdict": 422,
+    "BadValue": 422,
 }
-DECIDING = frozenset({"approve", "reject", "answer", "fail", "edit", "undo", "resume", "reassign"})
-COUNT = 13_570
+DECIDING = frozenset(
+    {"approve", "reject", "answer", "fail", "edit", "undo", "resume", "reassign", "remind"}
+)
+COUNT = 14_835
 
 
 def cells() -> Iterator[table.Cell]:
@@ -159,6 +163,8 @@ def _deciding(cell: table.Cell, case: Case) -> tuple[str, str, Any]:
             return "POST", f"{hold}/undo", None
         case "reassign":
             return "POST", f"{hold}/reassign", {"to": table.HANDED_TO[cell.relation]}
+        case "remind":
+            return "POST", f"{hold}/remind", {"in_s": 60}
         case "resume":
             request = case.hold.request_id
             seen = suspension_digest(request_id=request, members=[case.hold.digest])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from sayso import approve
+from contextlib import AsyncExitStack
+from datetime import datetime
 
-from .conftest import service
+from sayso import Sayso, approve
+from sayso.server.app import create_app
+from sayso.store.views import moment
+from sayso.testing import FakeClock
+
+from .conftest import Service, service, teller
 
 
 async def test_what_is_read_and_what_is_answered_anywhere_shows():
@@ -42,3 +48,45 @@ async def test_an_action_of_a_notification_works_as_given():
         )
 
         assert answer.status_code == 200
+
+
+async def test_what_is_put_off_is_new_again_when_its_time_has_come():
+    clock = FakeClock()
+    agents = [teller([], approvers=["user:ann"], within="1d")]
+    async with AsyncExitStack() as stack:
+        sayso = await stack.enter_async_context(Sayso("memory:", agents=agents, clock=clock))
+        it = Service(sayso, create_app(sayso), [], stack)
+        ann, bob = await it.client("ann"), await it.client("bob")
+        view = await (await sayso.start("teller", "pay 7", by="mira")).wait(timeout=20)
+        url = f"/v1/holds/{view.holds[0].id}/remind"
+
+        async def unread():
+            return (await ann.get("/v1/notifications")).json()["unread"]
+
+        put_off = await ann.post(url, json={"in_s": 3600})
+        assert put_off.status_code == 200
+        told = datetime.fromisoformat(put_off.json()["at"])
+        assert told == moment(clock.now() + 3_600_000)
+        assert await unread() == 0
+        read = await ann.post(f"/v1/notifications/{view.holds[0].id}/read")
+        assert read.json()["read"] is True
+        clock.advance("1h")
+        assert await unread() == 1, "whoever has read it meanwhile is told all the same"
+        await ann.post(f"/v1/notifications/{view.holds[0].id}/read")
+        assert await unread() == 0
+        at = moment(clock.now() + 60_000).isoformat()
+        assert (await ann.post(url, json={"at": at})).json()["at"].startswith(at[:19])
+
+        wrong = [
+            {},
+            {"in_s": 60, "at": at},
+            {"in_s": 5},
+            {"at": "2027-01-01T00:00:00"},
+            {"in_s": "1h"},
+        ]
+        for body in [*wrong, {"in_s": 86400}, {"at": "1999-01-01T00:00:00Z"}]:
+            assert (await ann.post(url, json=body)).status_code == 422, body
+        assert (await bob.post(url, json={"in_s": 60})).status_code == 403
+        await sayso.decide(view.holds[0], approve(), by="ann")
+        late = await ann.post(url, json={"in_s": 60})
+        assert (late.status_code, late.json()["decision"]["verdict"]) == (409, "approved")

@@ -46,6 +46,7 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("POST", "/v1/holds/{hold_id}/undo"): ("decide", None),
     ("POST", "/v1/holds/{hold_id}/reassign"): ("decide", {"to": "ann"}),
     ("POST", "/v1/holds/{hold_id}/sign-in"): ("decide", None),
+    ("POST", "/v1/holds/{hold_id}/remind"): ("decide", {"in_s": 60}),
     ("POST", "/v1/decisions"): ("decide", {"decisions": [{"hold_id": "x", **DECISION}]}),
     ("GET", "/v1/resume/{request_id}"): ("read", None),
     ("POST", "/v1/resume/{request_id}"): ("decide", DECISION),

@@ -20,12 +20,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from sayso.domain import events as e
 from sayso.domain.hold import read_id
-from sayso.domain.value import Value
+from sayso.domain.value import Principal, Value
 from sayso.engine.going import Begun
-from sayso.engine.parcel import KINDS, Kind, Slip, read_slip, reminder_after
+from sayso.engine.parcel import KINDS, LATER, Kind, Slip, read_slip, reminder_after
 from sayso.engine.parts import Parts
 from sayso.engine.people import People
 from sayso.engine.thread import in_thread
+from sayso.engine.voters import asks
 from sayso.engine.wanted import SAY_MS, kinds_of, leave_word
 from sayso.errors import SaysoError, StoreClosed, StoreError, contained, describe
 from sayso.store.base import HoldFound, Store
@@ -189,7 +190,7 @@ class Courier:
 
     async def _hand_over(self, parcel: Parcel) -> None:
         now = self._parts.store.now()
-        if parcel.kind not in KINDS:
+        if parcel.kind not in (*KINDS, LATER):
             # Of a newer version, which may be at work on the same store.
             await self._outbox.again(parcel, now + BACKOFF_MS_MAX)
             return
@@ -202,7 +203,7 @@ class Courier:
             # Whoever took it never came back to say what was wrong.
             await self._outbox.dead(parcel, parcel.error or "its couriers died")
             return
-        if parcel.kind not in self._kinds:
+        if _told_as(parcel) not in self._kinds:
             await self._refused(parcel, "nobody here tells of it")
             return
         found = await self._parts.store.hold(*place)
@@ -217,29 +218,34 @@ class Courier:
             # Its time is up, and it is about to be settled.
             await self._outbox.again(parcel, now + BACKOFF_MS)
             return
+        if slip.to:
+            who = await self._parts.records.authority(parcel.project, Principal(id=slip.to))
+            if not await asks(self._parts, found, who):
+                await self._outbox.done(parcel)
+                return
         await self._deliver(parcel, slip, found, now)
 
     async def _deliver(self, parcel: Parcel, slip: Slip, found: HoldFound, now: int) -> None:
         view = hold_view(found)
         due = reminder_after(found.row.opened_at, view.ruling.remind_every_ms, now)
-        times = due[0] if due is not None and parcel.kind == "reminder" else 0
+        again = due if parcel.kind == "reminder" else None
+        times = 0 if again is None else again[0]
         opened = decode(found.opened)
         first = opened.approvers if isinstance(opened, e.HoldOpened) else ()
-        kind: Kind = next(one for one in KINDS if one == parcel.kind)
         notice = Notice(
             id=f"{parcel.id}:{times or slip.at}",
-            kind=kind,
+            kind=_told_as(parcel),
             hold=view,
-            to=view.approvers,
+            to=(f"user:{slip.to}",) if slip.to else view.approvers,
             added=tuple(who for who in view.approvers if who not in first),
             times=times,
         )
         error = await self._tell(notice)
         if error:
             await self._refused(parcel, error)
-        elif kind == "reminder" and due is not None:
+        elif again is not None:
             self._delivered += 1
-            await self._outbox.again(parcel, due[1], afresh=True)
+            await self._outbox.again(parcel, again[1], afresh=True)
         else:
             self._delivered += 1
             await self._outbox.done(parcel)
@@ -318,6 +324,11 @@ def _dead(parcel: Parcel) -> DeadNotice:
         tries=parcel.tries,
         error=parcel.error,
     )
+
+
+def _told_as(parcel: Parcel) -> Kind:
+    found: Kind | None = next((kind for kind in KINDS if kind == parcel.kind), None)
+    return found or "reminder"
 
 
 def _forget(task: asyncio.Task[None]) -> None:

@@ -6,6 +6,7 @@ Rule: who acts is given by the caller's credentials, never by what is in the req
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
 from sayso.engine.ports import AskedCall, Driver, Scene, Tool
+from sayso.engine.remind import When, remind_later
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -302,6 +304,11 @@ class Desk:
     ) -> HoldFound:
         """Let somebody else decide in one's place."""
         return await self._decider.reassign(hold, to=to, by=by, note=note)
+
+    @guarded("remind")
+    async def remind(self, hold: str, when: When, *, by: Principal) -> datetime:
+        """Have somebody told again of what they are asked; say when that is."""
+        return await remind_later(self._parts, hold, when, by)
 
     @guarded("undo")
     async def undo(self, hold: str, *, by: Principal) -> HoldFound:

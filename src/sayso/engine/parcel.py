@@ -26,12 +26,20 @@ EVERY_MS_MIN, EVERY_MS_MAX = 60_000, 10 * 365 * 24 * 3_600_000
 """How often people are reminded at most, and at least."""
 
 
-class Slip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+LATER = "later"
+"""The kind of a parcel by which somebody is reminded who wants to be; told as a `reminder`."""
+
+
+class Slip(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What is inside of a parcel."""
 
     hold: str
     at: int
     """When what it is about happened, in store time: the same however often it is delivered."""
+    to: str = ""
+    """The one person whom it is for, if it is not for all who are asked."""
 
 
 def parcels_of(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import AwareDatetime, BeforeValidator, Field, JsonValue
 
 from sayso.domain.grant import USES_MAX
 from sayso.engine.grants import NOTE_MAX, Always
+from sayso.errors import BadValue
 from sayso.server.wire import In, Name, Out, Reason, VerdictIn
 
 
@@ -63,6 +65,28 @@ class ReassignIn(In):
 
     to: Name
     note: Reason = ""
+
+
+class RemindIn(In):
+    """When to be told again: one of the two."""
+
+    in_s: Annotated[float, Field(ge=60, le=31 * 86400)] | None = None
+    """In how many seconds."""
+    at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+
+    def when(self) -> datetime | float:
+        """Give the time, or how long from now. `BadValue` unless one of the two is said."""
+        when = self.in_s if self.at is None else self.at
+        if when is None or (self.in_s is not None and self.at is not None):
+            raise BadValue("say either `in_s` or `at`")
+        return when
+
+
+class RemindOut(Out):
+    """When somebody is told again."""
+
+    hold_id: str
+    at: datetime
 
 
 class RespondIn(In):

@@ -11,7 +11,15 @@ from sayso.domain.hold import SIGN_INS
 from sayso.domain.hold import answer as answered
 from sayso.errors import BadAnswer, NotAllowed, SaysoError, UnknownHold, WrongVerdict
 from sayso.server.caller import App, Caller, Decider, Reader
-from sayso.server.deciding import DecisionIn, DecisionsIn, ReassignIn, RespondIn, SignInOut
+from sayso.server.deciding import (
+    DecisionIn,
+    DecisionsIn,
+    ReassignIn,
+    RemindIn,
+    RemindOut,
+    RespondIn,
+    SignInOut,
+)
 from sayso.server.json import StrictRoute
 from sayso.server.problem import Problem, Refusal, describe, documented
 from sayso.server.runs import (
@@ -153,6 +161,15 @@ async def sign_in_for_hold(app: App, caller: Decider, hold_id: HoldId) -> SignIn
     if hold.kind not in SIGN_INS:
         raise WrongVerdict(f"{hold_id!r} asks for no sign-in: it is a {hold.kind}")
     return SignInOut(url=await app.sign_in_url(hold_id, by=caller.by))
+
+
+@router.post("/holds/{hold_id}/remind", responses=documented(404, 409, 410, 413, 400))
+async def remind_of_hold(app: App, caller: Decider, hold_id: HoldId, body: RemindIn) -> RemindOut:
+    """Have the caller told again of what they are asked, at a time or in a while. The deadline
+    keeps running.
+    """
+    await caller.window(app).reach(hold_id)
+    return RemindOut(hold_id=hold_id, at=await app.remind(hold_id, body.when(), by=caller.by))
 
 
 @router.get("/resume/{request_id}", responses=documented(404))

@@ -14,6 +14,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 
 from sayso.app import Sayso
+from sayso.engine.remind import READ, is_read, read_name
 from sayso.errors import StaleItem
 from sayso.server.caller import App, Caller, Reader
 from sayso.server.holds import HoldId
@@ -24,9 +25,6 @@ from sayso.server.wire import DecisionOut, Out, decision_out
 from sayso.store.views import HoldView
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
-
-READ = "read"
-"""The kind of item that says that somebody has read something."""
 
 
 class ActionOut(Out):
@@ -51,6 +49,7 @@ class NotificationOut(Out):
     asked_at: datetime
     deadline: datetime | None
     read: bool
+    """Whether it is nothing new: it was read, or is put off until later."""
     seen: str
     answered: DecisionOut | None
     """By whom it was answered, wherever that was."""
@@ -92,13 +91,18 @@ async def read_notification(
 ) -> NotificationOut:
     """Say that the caller has read it. Doing so twice is fine."""
     hold = await caller.window(app).hold(hold_id)
-    with suppress(StaleItem):  # It was read before.
-        await app.store.shelf.put(caller.project, READ, _name(caller, hold), b"1", rev=0)
+    name = read_name(caller.by, hold.id)
+    item = await app.store.shelf.get(caller.project, READ, name)
+    # Whoever wants to be told later is, although they have read it now.
+    if not is_read(item, app.store.now()):
+        with suppress(StaleItem):  # Somebody else was faster, who is the same.
+            rev = 0 if item is None else item.rev
+            await app.store.shelf.put(caller.project, READ, name, b"1", rev=rev)
     return await _shown(app, caller, hold, base_of(request))
 
 
 async def _shown(app: Sayso, caller: Caller, hold: HoldView, base: str) -> NotificationOut:
-    item = await app.store.shelf.get(caller.project, READ, _name(caller, hold))
+    item = await app.store.shelf.get(caller.project, READ, read_name(caller.by, hold.id))
     link = f"{base}/v1/holds/{hold.id}"
     said = hold.decision if hold.status != "open" else None
     return NotificationOut(
@@ -110,7 +114,7 @@ async def _shown(app: Sayso, caller: Caller, hold: HoldView, base: str) -> Notif
         run_id=hold.run_id,
         asked_at=hold.opened_at,
         deadline=hold.deadline,
-        read=item is not None,
+        read=is_read(item, app.store.now()),
         seen=hold.digest,
         answered=None if said is None else decision_out(said),
         actions=_actions(hold, link) if said is None else [],
@@ -128,7 +132,3 @@ def _actions(hold: HoldView, link: str) -> list[ActionOut]:
             return [ActionOut(action="answer", method="POST", url=decide)]
         case _:
             return [ActionOut(action="reject", method="POST", url=decide)]
-
-
-def _name(caller: Caller, hold: HoldView) -> str:
-    return f"{caller.by.id}/{hold.id}"

@@ -75,7 +75,9 @@ class MemoryStore:
         # What is kept for as long as the process lives is never restored.
         self._origin = Origin(fault="", epoch=1, token=os.urandom(8).hex())
         self.shelf = MemoryShelf(self._check)
-        self.outbox = MemoryOutbox(self._check, self.now, lambda: self._watches.ring(()))
+        self.outbox = MemoryOutbox(
+            self._check, self.now, lambda: self._watches.ring(()), self._has_run
+        )
         self.seals = MemorySeals(self._check, self._leaves)
         self.door = MemoryDoor(self._check, self.now)
         self.archives = MemoryArchives(self._check)
@@ -131,6 +133,10 @@ class MemoryStore:
         for write in writes:
             self.outbox.post(write)
         return Appended(at=at, position=len(self._kept.log))
+
+    def _has_run(self, project: str, run_id: str) -> bool:
+        row = self._kept.runs.get(run_id)
+        return row is not None and row.project == project
 
     async def load(self, run_id: str) -> RunRow | None:
         self._check()

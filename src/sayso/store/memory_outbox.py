@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from sayso.store.base import Write
+from sayso.store.base import NewParcel, Write
 from sayso.store.outbox import (
     Parcel,
-    check_dead_page,
+    check_parcel,
     check_parcel_name,
+    check_parcel_page,
     check_take,
     check_time,
     cut_error,
@@ -21,11 +22,16 @@ class MemoryOutbox:
     """Keeps parcels for as long as the process lives; `check` raises when the store is closed."""
 
     def __init__(
-        self, check: Callable[[], None], now: Callable[[], int], ring: Callable[[], None]
+        self,
+        check: Callable[[], None],
+        now: Callable[[], int],
+        ring: Callable[[], None],
+        has_run: Callable[[str, str], bool],
     ) -> None:
         self._check = check
         self._now = now
         self._ring = ring
+        self._has_run = has_run
         self._parcels: dict[tuple[str, str], tuple[Parcel, int | None]] = {}
         """Each with the time from which on it may be taken; None: it is dead."""
         self._last_taking = 0
@@ -35,17 +41,28 @@ class MemoryOutbox:
         for name in write.unparcels:
             self._parcels.pop((write.project, name), None)
         for new in write.parcels:
-            parcel = Parcel(
-                project=write.project,
-                id=new.id,
-                kind=new.kind,
-                run_id=write.run,
-                due_at=new.due_at,
-                data=new.data,
-                tries=0,
-                taken=0,
-            )
-            self._parcels[write.project, new.id] = parcel, new.due_at
+            self._keep(write.project, write.run, new)
+
+    async def put(self, project: str, run_id: str, parcel: NewParcel) -> bool:
+        check_parcel(project, parcel)
+        self._check()
+        if not self._has_run(project, run_id):
+            return False
+        self._keep(project, run_id, parcel)
+        return True
+
+    def _keep(self, project: str, run_id: str, new: NewParcel) -> None:
+        parcel = Parcel(
+            project=project,
+            id=new.id,
+            kind=new.kind,
+            run_id=run_id,
+            due_at=new.due_at,
+            data=new.data,
+            tries=0,
+            taken=0,
+        )
+        self._parcels[project, new.id] = parcel, new.due_at
 
     async def take(self, *, limit: int = 1, lease_ms: int) -> list[Parcel]:
         limit = check_take(limit, lease_ms)
@@ -94,14 +111,23 @@ class MemoryOutbox:
     async def dead_ones(
         self, project: str, *, limit: int = 50, after: str | None = None
     ) -> list[Parcel]:
-        limit = check_dead_page(project, after, limit)
+        limit = check_parcel_page(project, after, limit)
+        return self._page(project, after or "", dead=True)[:limit]
+
+    async def waiting(
+        self, project: str, *, limit: int = 50, after: str | None = None
+    ) -> list[Parcel]:
+        limit = check_parcel_page(project, after, limit)
+        return self._page(project, after or "", dead=False)[:limit]
+
+    def _page(self, project: str, after: str, *, dead: bool) -> list[Parcel]:
         self._check()
         found = [
             parcel
             for parcel, free_at in self._parcels.values()
-            if free_at is None and parcel.project == project and parcel.id > (after or "")
+            if (free_at is None) == dead and parcel.project == project and parcel.id > after
         ]
-        return sorted(found, key=lambda parcel: parcel.id)[:limit]
+        return sorted(found, key=lambda parcel: parcel.id)
 
     async def revive(self, project: str, id: str) -> bool:
         check_parcel_name(project, id)

@@ -1,10 +1,11 @@
 """The outbox: the port for parcels, which are to be delivered. Each docstring is a contract, and
 `sayso.testing.contract` is its test.
 
-Parcels are written by `append`, with the entries that they are about or not at all, and delivered
-at least once: whoever delivers one takes it for a while, and if nothing is heard of it by then, it
-comes again. An outbox knows nothing of what the bytes mean. They should hold nothing secret: what a
-parcel held may be read from the store's files for some time after it is gone.
+Parcels are written by `append`, with the entries that they are about or not at all, or put for
+somebody who wants to hear of something again. They are delivered at least once: whoever delivers
+one takes it for a while, and if nothing is heard of it by then, it comes again. An outbox knows
+nothing of what the bytes mean. They should hold nothing secret: what a parcel held may be read from
+the store's files for some time after it is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sayso.errors import BadValue
-from sayso.store.base import PAGE_MAX, Write
+from sayso.store.base import PAGE_MAX, NewParcel, Write
 from sayso.store.shelf import DATA_BYTES_MAX, check_text
 
 PARCEL_LEASE_MS_MAX = 24 * 3600 * 1000
@@ -56,6 +57,12 @@ class Outbox(Protocol):
     `DATA_BYTES_MAX` bytes; `BadValue` otherwise, and nothing is changed. Every change is durable
     before its answer; `CommitUnknown` if the store cannot tell, and the parcel may then come again.
     """
+
+    async def put(self, project: str, run_id: str, parcel: NewParcel) -> bool:
+        """Put a parcel that no append is about, in place of the one with the same id, if there is
+        one. False, and nothing happens, if the project has no such run.
+        """
+        ...
 
     async def take(self, *, limit: int = 1, lease_ms: int) -> builtins.list[Parcel]:
         """Take parcels that are due by store time and that nobody has, oldest due first.
@@ -98,6 +105,14 @@ class Outbox(Protocol):
         """
         ...
 
+    async def waiting(
+        self, project: str, *, limit: int = 50, after: str | None = None
+    ) -> builtins.list[Parcel]:
+        """List the parcels of a project that are not dead, those that somebody has taken included,
+        in the same way.
+        """
+        ...
+
     async def revive(self, project: str, id: str) -> bool:
         """Make a dead parcel due now, as one that was never tried; tell whether there was one. A
         watch on all runs hears of it.
@@ -114,17 +129,22 @@ class Outbox(Protocol):
 def check_parcels(write: Write) -> None:
     """Raise `BadValue` unless the parcels of a write can be kept, and those it removes be named."""
     for parcel in write.parcels:
-        check_parcel_name(write.project, parcel.id)
-        check_text("the kind of a parcel", parcel.kind)
-        check_time(parcel.due_at)
-        if type(parcel.data) is not bytes:
-            raise BadValue(f"the data of a parcel is bytes, not {type(parcel.data).__name__}")
-        if len(parcel.data) > DATA_BYTES_MAX:
-            raise BadValue(
-                f"a parcel of {len(parcel.data)} bytes is too large: {DATA_BYTES_MAX} is the most"
-            )
+        check_parcel(write.project, parcel)
     for name in write.unparcels:
         check_parcel_name(write.project, name)
+
+
+def check_parcel(project: str, parcel: NewParcel) -> None:
+    """Raise `BadValue` unless a parcel can be kept."""
+    check_parcel_name(project, parcel.id)
+    check_text("the kind of a parcel", parcel.kind)
+    check_time(parcel.due_at)
+    if type(parcel.data) is not bytes:
+        raise BadValue(f"the data of a parcel is bytes, not {type(parcel.data).__name__}")
+    if len(parcel.data) > DATA_BYTES_MAX:
+        raise BadValue(
+            f"a parcel of {len(parcel.data)} bytes is too large: {DATA_BYTES_MAX} is the most"
+        )
 
 
 def check_parcel_name(project: str, id: str) -> None:
@@ -148,8 +168,8 @@ def check_take(limit: Any, lease_ms: Any) -> int:
     return _check_limit(limit)
 
 
-def check_dead_page(project: str, after: str | None, limit: int) -> int:
-    """Bound a page of dead parcels. `BadValue` unless there can be one."""
+def check_parcel_page(project: str, after: str | None, limit: int) -> int:
+    """Bound a page of parcels. `BadValue` unless there can be one."""
     check_text("the project of a parcel", project)
     if after is not None:
         check_text("where a page of parcels ended", after)

@@ -10,12 +10,14 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from sayso.store.base import NewParcel
 from sayso.store.door import SALT_BYTES, DoorEntry, Head, check_note
 from sayso.store.door import check_page as check_numbers
 from sayso.store.outbox import (
     Parcel,
-    check_dead_page,
+    check_parcel,
     check_parcel_name,
+    check_parcel_page,
     check_take,
     check_time,
     cut_error,
@@ -46,6 +48,15 @@ select {_PARCEL} from parcels_take(%s::bigint, %s::bigint, %s::bigint) with ordi
     p (k, project, id, kind, run, due_at, free_at, taken, tries, error, data, place)
 join runs r on r.k = p.run order by p.place
 """  # noqa: S608
+_POST = """
+insert into parcels (project, id, kind, run, due_at, free_at, data)
+select r.project, %(id)s, %(kind)s, r.k, %(at)s, %(at)s, %(data)b from runs r
+where r.id = %(run)s and r.project = %(project)s
+on conflict (project, id) do update set kind = excluded.kind, run = excluded.run,
+    due_at = excluded.due_at, free_at = excluded.free_at, data = excluded.data,
+    taken = 0, tries = 0, error = ''
+returning 1
+"""
 _MINE = "where project = %(project)s and id = %(id)s and taken = %(taken)s and taken > 0"
 _DONE = f"delete from parcels {_MINE}"  # noqa: S608
 _AGAIN = f"""
@@ -60,6 +71,10 @@ _DEAD = f"update parcels set free_at = null, taken = 0, error = %(error)b {_MINE
 _DEAD_ONES = f"""
 select {_PARCEL} from parcels p join runs r on r.k = p.run
 where p.project = %s and p.id > %s and p.free_at is null order by p.id limit %s
+"""  # noqa: S608
+_WAITING = f"""
+select {_PARCEL} from parcels p join runs r on r.k = p.run
+where p.project = %s and p.id > %s and p.free_at is not null order by p.id limit %s
 """  # noqa: S608
 _REVIVE = "select parcel_revive(%s::text, %s::text, %s::bigint, %s::text, %s::text)"
 _NEXT_DUE = "select min(free_at) from parcels where free_at is not null"
@@ -147,6 +162,12 @@ class PostgresOutbox:
         self._caller = caller
         self._on_revived = on_revived
 
+    async def put(self, project: str, run_id: str, parcel: NewParcel) -> bool:
+        check_parcel(project, parcel)
+        named = {"project": project, "run": run_id, "id": parcel.id, "kind": parcel.kind}
+        row = {**named, "at": parcel.due_at, "data": parcel.data}
+        return bool(await self._submit(_POST, row))
+
     async def take(self, *, limit: int = 1, lease_ms: int) -> builtins.list[Parcel]:
         limit = check_take(limit, lease_ms)
         return [_parcel(row) for row in await self._submit(_TAKE, (limit, lease_ms, self._given()))]
@@ -167,8 +188,14 @@ class PostgresOutbox:
     async def dead_ones(
         self, project: str, *, limit: int = 50, after: str | None = None
     ) -> builtins.list[Parcel]:
-        limit = check_dead_page(project, after, limit)
+        limit = check_parcel_page(project, after, limit)
         return [_parcel(row) for row in await self._read(_DEAD_ONES, (project, after or "", limit))]
+
+    async def waiting(
+        self, project: str, *, limit: int = 50, after: str | None = None
+    ) -> builtins.list[Parcel]:
+        limit = check_parcel_page(project, after, limit)
+        return [_parcel(row) for row in await self._read(_WAITING, (project, after or "", limit))]
 
     async def revive(self, project: str, id: str) -> bool:
         check_parcel_name(project, id)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from sayso.store.base import Write
+from sayso.store.base import NewParcel, Write
 from sayso.store.clock import Clock
 from sayso.store.outbox import (
     Parcel,
-    check_dead_page,
+    check_parcel,
     check_parcel_name,
+    check_parcel_page,
     check_parcels,
     check_take,
     check_time,
@@ -31,6 +32,7 @@ on conflict (project, id) do update set kind = excluded.kind, run = excluded.run
     due_at = excluded.due_at, free_at = excluded.free_at, data = excluded.data,
     taken = 0, tries = 0, error = ''
 """
+_RUN = "select k from runs where id = ? and project = ?"
 _REMOVE = "delete from parcels where project = ? and id = ?"
 _PARCEL = "p.project, p.id, p.kind, r.id, p.due_at, p.data, p.tries, p.taken, p.error"
 _FREE = f"""
@@ -50,6 +52,10 @@ _DEAD = f"update parcels set free_at = null, taken = 0, error = ? {_MINE}"  # no
 _DEAD_ONES = f"""
 select {_PARCEL} from parcels p join runs r on r.k = p.run
 where p.project = ? and p.id > ? and p.free_at is null order by p.id limit ?
+"""  # noqa: S608
+_WAITING = f"""
+select {_PARCEL} from parcels p join runs r on r.k = p.run
+where p.project = ? and p.id > ? and p.free_at is not null order by p.id limit ?
 """  # noqa: S608
 _REVIVE = """
 update parcels set due_at = ?1, free_at = ?1, tries = 0
@@ -72,9 +78,17 @@ class OutboxPen:
         for name in write.unparcels:
             self._conn.execute(_REMOVE, (write.project, name))
         for new in write.parcels:
-            due = new.due_at
-            row = (write.project, new.id, new.kind, run, due, due, new.data)
-            self._conn.execute(_PUT, row)
+            self._keep(write.project, run, new)
+
+    def put(self, project: str, run_id: str, new: NewParcel) -> bool:
+        run = self._conn.execute(_RUN, (run_id, project)).fetchall()
+        if run:
+            self._keep(project, cast("int", run[0][0]), new)
+        return bool(run)
+
+    def _keep(self, project: str, run: int, new: NewParcel) -> None:
+        row = (project, new.id, new.kind, run, new.due_at, new.due_at, new.data)
+        self._conn.execute(_PUT, row)
 
     def take(self, limit: int, lease_ms: int) -> list[Parcel]:
         now = self._clock.now()
@@ -114,6 +128,10 @@ class OutboxReader:
         found = self._conn.execute(_DEAD_ONES, (project, after, limit)).fetchall()
         return [_parcel(row) for row in found]
 
+    def waiting(self, project: str, after: str, limit: int) -> list[Parcel]:
+        found = self._conn.execute(_WAITING, (project, after, limit)).fetchall()
+        return [_parcel(row) for row in found]
+
     def next_due(self) -> int | None:
         return cast("int | None", self._conn.execute(_NEXT_DUE).fetchall()[0][0])
 
@@ -125,6 +143,10 @@ class SqliteOutbox:
         self._submit = submit
         self._read = read
         self._now = now
+
+    async def put(self, project: str, run_id: str, parcel: NewParcel) -> bool:
+        check_parcel(project, parcel)
+        return await self._submit(lambda pen: pen.outbox.put(project, run_id, parcel))
 
     async def take(self, *, limit: int = 1, lease_ms: int) -> list[Parcel]:
         limit = check_take(limit, lease_ms)
@@ -150,8 +172,14 @@ class SqliteOutbox:
     async def dead_ones(
         self, project: str, *, limit: int = 50, after: str | None = None
     ) -> list[Parcel]:
-        limit = check_dead_page(project, after, limit)
+        limit = check_parcel_page(project, after, limit)
         return self._read(lambda reader: reader.outbox.dead_ones(project, after or "", limit))
+
+    async def waiting(
+        self, project: str, *, limit: int = 50, after: str | None = None
+    ) -> list[Parcel]:
+        limit = check_parcel_page(project, after, limit)
+        return self._read(lambda reader: reader.outbox.waiting(project, after or "", limit))
 
     async def revive(self, project: str, id: str) -> bool:
         check_parcel_name(project, id)

@@ -230,6 +230,33 @@ class OutboxContract(StoreCase):
             assert [parcel.id for parcel in await store.outbox.dead_ones("q")] == ["other"]
             assert await store.outbox.dead_ones("nobody") == []
 
+    async def test_those_that_wait_are_listed_by_id_within_a_project(self) -> None:
+        async with self.opened() as store:
+            box, dues = store.outbox, {"c": 1, "a": self.clock.now() + 1, "b": 0}
+            parcels = tuple(self._parcel(name, due_at=at) for name, at in dues.items())
+            await store.append(write(parcels=parcels))
+            await store.append(write("run_q", project="q", parcels=(self._parcel("a1"),)))
+            await box.dead((await _take(store, limit=2))[0], "x")
+
+            assert [one.id for one in await box.waiting("p")] == ["a", "c"]
+            assert [one.id for one in await box.waiting("p", limit=1)] == ["a"]
+            assert [one.id for one in await box.waiting("p", after="a")] == ["c"]
+
+    async def test_a_parcel_is_put_without_an_append(self) -> None:
+        async with self.opened() as store:
+            await store.append(write("run_1", parcels=(self._parcel("a"),)))
+            new = self._parcel("a", due_at=self.clock.now() + 500, data=b"new")
+
+            assert await store.outbox.put("p", "run_1", new)
+            assert await store.outbox.put("p", "run_1", self._parcel("b"))
+            assert not await store.outbox.put("q", "run_1", new)
+            assert not await store.outbox.put("p", "run_0", new)
+            (taken,) = await _take(store, limit=9)
+            assert (taken.id, taken.run_id, taken.data) == ("b", "run_1", b"data")
+            self.clock.advance(500)
+            (taken,) = await _take(store, limit=9)
+            assert (taken.id, taken.data, taken.tries) == ("a", b"new", 1)
+
     async def test_a_refused_append_leaves_no_parcels(self) -> None:
         async with self.opened() as store:
             await store.append(write(parcels=(self._parcel("kept"),)))
@@ -392,6 +419,7 @@ class OutboxContract(StoreCase):
             for limit in limits:
                 await refused(BadValue, box.take(limit=limit, lease_ms=1))
                 await refused(BadValue, box.dead_ones("p", limit=limit))
+                await refused(BadValue, box.waiting("p", limit=limit))
             leases: list[Any] = [*limits, PARCEL_LEASE_MS_MAX + 1, 1.0]
             for lease_ms in leases:
                 await refused(BadValue, box.take(limit=1, lease_ms=lease_ms))
@@ -406,6 +434,9 @@ class OutboxContract(StoreCase):
                 await refused(BadValue, box.revive("p", name))
                 await refused(BadValue, box.revive(name, "a"))
                 await refused(BadValue, box.dead_ones(name))
+                await refused(BadValue, box.waiting(name))
+                await refused(BadValue, box.put(name, "run_1", self._parcel("b")))
+                await refused(BadValue, box.put("p", "run_1", self._parcel(name)))
                 if name is not None:
                     await refused(BadValue, box.dead_ones("p", after=name))
 
@@ -449,6 +480,8 @@ class OutboxContract(StoreCase):
             await refused(StoreClosed, box.again(parcel, 0))
             await refused(StoreClosed, box.dead(parcel, "x"))
             await refused(StoreClosed, box.dead_ones("p"))
+            await refused(StoreClosed, box.waiting("p"))
+            await refused(StoreClosed, box.put("p", "run_1", self._parcel("b")))
             await refused(StoreClosed, box.revive("p", "a"))
             await refused(StoreClosed, box.next_due())
 
