@@ -195,4 +195,18 @@ MUTANTS = (
         new="    if False:",
         test=_REMIND + "test_what_is_decided_is_not_put_off[memory]",
     ),
+    Mutant(
+        name="the outbox says what an error said",
+        file="server/outbox.py",
+        old='        error=one.error.partition(":")[0] or None,',
+        new="        error=one.error or None,",
+        test="server/test_outbox.py::test_the_outbox_says_nothing_secret_and_nothing_of_arguments",
+    ),
+    Mutant(
+        name="the outbox of another project is tried again",
+        file="server/outbox.py",
+        old="revive(parcel_id, project=caller.project)",
+        new="revive(parcel_id)",
+        test="server/test_outbox.py::test_the_outbox_is_for_operators_of_its_project",
+    ),
 )

@@ -27,6 +27,7 @@ PATHS = {
     "grant_id": "grant_x",
     "token_id": "a" * 16,
     "chat_id": "c1",
+    "parcel_id": "asked:hold_01m7hq607ahdnnwh0m9399fc1x.1",
 }
 CHAT = {"id": "c1", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]}
 DECISION = {"action": "approve", "seen": "x"}
@@ -69,6 +70,8 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("GET", "/v1/tokens"): ("admin", None),
     ("POST", "/v1/tokens"): ("admin", {"name": "x", "by": "mira", "scopes": ["admin"]}),
     ("DELETE", "/v1/tokens/{token_id}"): ("admin", None),
+    ("GET", "/v1/outbox"): ("admin", None),
+    ("POST", "/v1/outbox/{parcel_id}/again"): ("admin", None),
     ("GET", "/v1/audit/refused"): ("admin", None),
 }
 OPEN = {"/health", "/ready", "/openapi.json"}

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from sayso.app import Sayso
 from sayso.errors import SaysoError
-from sayso.server import chat, chat_socket, govern, holds, notices, runs
+from sayso.server import chat, chat_socket, govern, holds, notices, outbox, runs
 from sayso.server.door import Door, TokenWay, Way
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.seat import Seats
@@ -65,6 +65,7 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
     app.include_router(holds.router)
     app.include_router(notices.router)
     app.include_router(govern.router)
+    app.include_router(outbox.router)
     app.include_router(chat.router)
     app.include_router(chat_socket.socket_router)
     _add_slack(app, sayso)
