@@ -17,7 +17,7 @@ import pytest
 from sayso import Agent, Policy, Rule, Sayso, approve, reject, tool
 from sayso.engine import gauge
 from sayso.engine.telemetry import ATTRIBUTES, METRICS, SPANS
-from sayso.errors import AlreadyDecided, BadSetup
+from sayso.errors import AlreadyDecided, BadSetup, UnknownHold
 from sayso.testing import call, say
 from tests.telemetry import Heard, id_of, links_of, parent_of
 
@@ -96,6 +96,20 @@ async def test_who_comes_second_has_a_span_that_failed(place: Place) -> None:
     assert not second.status.is_ok
     assert (second.attributes or {})["error.type"] == "AlreadyDecided"
     assert not second.events
+
+
+@pytest.mark.parametrize("name", ["hold_\ud800.1", "req_\ud800.1", "run_1", 7, None, ["x"]])
+async def test_what_names_nothing_is_refused_as_it_is_without(place: Place, name: Any) -> None:
+    heard = Heard()
+    async with place.app(teller(), telemetry=heard.telemetry) as app:
+        with pytest.raises(UnknownHold):
+            await app.decide(name, approve(), by="mira")
+        with pytest.raises(UnknownHold):
+            await app.resume(name, approve(), by="mira")
+
+    assert [dict(span.attributes or {}) for span in heard.named("sayso.decide")] == [
+        {"error.type": "UnknownHold"}
+    ] * len(heard.named("sayso.decide"))
 
 
 async def test_several_that_are_decided_at_once_are_one_span(place: Place) -> None:

@@ -46,6 +46,8 @@ class Client:
         self.news: dict[int, asyncio.Event] = {}
         self.acked: dict[str, str] = {}
         """By hold, the verdict that was acknowledged."""
+        self.up = asyncio.Event()
+        self.up.set()
         self.heard = self.doubts = self.cuts = 0
 
     async def insist(self, method: str, url: str, key: str = "", **body: Any) -> Any:
@@ -56,6 +58,7 @@ class Client:
                 answer = await self.http.request(method, url, headers=headers, json=body or None)
             except GONE:
                 self.cuts += 1
+                await self.up.wait()
             else:
                 if answer.status_code < 500:
                     self.heard += 1
@@ -83,6 +86,7 @@ class Client:
                 async with self.http.stream("GET", url, headers=last) as answer:
                     async for number, name, data in events(answer):
                         if number is not None:
+                            assert int(number) == len(seen) + 1, "every event, and none twice"
                             seen.append((int(number), name))
                             self.heard += 1
                             if name in ("run.suspended", "run.completed"):
@@ -91,6 +95,8 @@ class Client:
                             return
             except (*GONE, json.JSONDecodeError, KeyError):
                 self.cuts += 1  # In the middle of an event, it may be.
+                self.news[n].set()  # It is looked at again, and must be as it was.
+                await self.up.wait()
             await asyncio.sleep(WAIT_S)
 
     async def decide(self, n: int) -> None:
@@ -104,6 +110,7 @@ class Client:
             if found["type"] != "suspended":
                 continue
             (hold,) = found["calls"]
+            assert hold["id"] not in self.acked, "what was acknowledged is gone"
             said = self.say(n, hold["kind"])
             if way_of(n) == "alone":
                 url, said = f"/v1/holds/{hold['id']}/decision", {**said, "seen": hold["digest"]}
@@ -148,8 +155,10 @@ async def load(client: Client, runs: int, kills: int) -> list[int]:
             while client.heard < enough:
                 await asyncio.sleep(0.005)  # No longer than the test may take.
             under_way.append(len(client.left))
+            client.up.clear()
             client.server.stop(signal.SIGKILL)
             await asyncio.to_thread(client.server.start)
+            client.up.set()
     return under_way
 
 

@@ -25,6 +25,7 @@ from sayso.engine.decide import Decide
 from sayso.engine.desk import Desk, Start
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.gauge import Gauges, risk_of
+from sayso.engine.ids import is_run_id
 from sayso.engine.ledger import Ledger
 from sayso.engine.live import Live
 from sayso.engine.loop import RunLoop
@@ -194,11 +195,7 @@ class WatchedDesk(Desk):
     async def resume(self, request_id: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
         with self._telemetry.span("sayso.decide") as span:
-            place = read_id("req", request_id)
-            asked: list[HoldFound] = []
-            if place is not None:
-                query = HoldQuery(run_id=place[0], suspension=place[1])
-                asked = await read_holds(self._parts.store, query)
+            asked = await _read_asked(self._parts.store, request_id)
             for one in asked:
                 _describe(span, one)
             if asked:
@@ -259,11 +256,27 @@ def telemetry_of(parts: Parts) -> Telemetry:
 
 async def read_hold(store: Store, name: object) -> HoldFound | None:
     """Look at a hold; None if there is none of that name, or it cannot be read now."""
-    place = read_id("hold", name) if isinstance(name, str) else None
+    place = _place("hold", name)
     try:
         return None if place is None else await store.hold(*place)
     except SaysoError:
         return None
+
+
+async def _read_asked(store: Store, name: object) -> list[HoldFound]:
+    place = _place("req", name)
+    if place is None:
+        return []
+    try:
+        return await read_holds(store, HoldQuery(run_id=place[0], suspension=place[1]))
+    except SaysoError:
+        return []
+
+
+def _place(prefix: str, name: object) -> tuple[str, int] | None:
+    # What somebody made up is refused by what it is given to, in its own words.
+    place = read_id(prefix, name) if isinstance(name, str) else None
+    return place if place is not None and is_run_id(place[0]) else None
 
 
 def _describe(span: Span, found: HoldFound) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi.telemetry import TelemetryConfig
+from typing import TYPE_CHECKING
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sayso.engine.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from fastapi.telemetry import TelemetryConfig
 
 UNTOLD: TelemetryConfig = {
     "tracing": False,
