@@ -74,9 +74,8 @@ class Other:
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, token: str) -> None:
         self._process = process
-        self.port = port
         self._token = token
-        self._wires: list[Wire] = []
+        self.port = port
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
         data = b"" if body is None else json.dumps(body).encode()
@@ -86,17 +85,20 @@ class Other:
         )
         return head.encode() + data
 
-    async def wires(self, count: int) -> list[Wire]:
-        """Give so many connections."""
-        while len(self._wires) < count:
-            self._wires.append(await Wire.open(self.port))
-        return self._wires[:count]
+    @asynccontextmanager
+    async def wires(self, count: int) -> AsyncGenerator[list[Wire]]:
+        """Open so many connections. Not for longer than needed: a server ends those that idle."""
+        opened: list[Wire] = []
+        async with AsyncExitStack() as stack:
+            for _ in range(count):
+                wire = await Wire.open(self.port)
+                stack.push_async_callback(wire.close)
+                opened.append(wire)
+            yield opened
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Ask once, and read the answer."""
-        (wire,) = await self.wires(1)
-        status, answer = await wire.ask(self.request(method, path, body))
-        assert status < 300, answer
+        (answer,) = await self.many([self.request(method, path, body)], at_once=1)
         return json.loads(answer)
 
     async def many(self, requests: Sequence[bytes], at_once: int = AT_ONCE) -> list[bytes]:
@@ -109,9 +111,8 @@ class Other:
                 assert status < 300, answer
                 found.append(answer)
 
-        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-            for wire in await self.wires(at_once):
-                group.create_task(hand(wire))
+        async with self.wires(at_once) as wires, asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*[hand(wire) for wire in wires])
         return found
 
     async def heard(self) -> float:
@@ -121,10 +122,6 @@ class Other:
 
     def rss_bytes(self) -> int:
         return rss_bytes(self._process.pid)
-
-    async def close(self) -> None:
-        for wire in self._wires:
-            await wire.close()
 
 
 async def measure(report: Report, folder: Path, size: Size) -> None:
@@ -177,7 +174,7 @@ async def _wake(report: Report, service: Other, floor: Other, size: Size) -> Non
     for _ in range(size.wakes):
         hold = await _held(service, (await service.ask("POST", "/v1/runs", _RUN))["run_id"])
         before = time.monotonic()
-        await floor.ask("POST", "/commit")
+        await floor.many([floor.request("POST", "/commit")], at_once=1)
         bare.append((time.monotonic() - before) * 1000)
         before = time.monotonic()
         answered = asyncio.ensure_future(service.many([_decide(service, hold)], at_once=1))
@@ -211,10 +208,8 @@ async def _follow(
 ) -> tuple[float, float]:
     """Open streams, have something happen, and wait until all have it: memory of each, and ms."""
     before = other.rss_bytes()
-    wires: list[Wire] = []
-    try:
-        for _ in range(count):
-            wires.append(wire := await Wire.open(other.port))
+    async with other.wires(count) as wires:
+        for wire in wires:
             status, _ = await wire.begin(follow)
             assert status == 200
             await wire.until(first)
@@ -226,9 +221,6 @@ async def _follow(
                 group.create_task(wire.until(last))
             await other.many([request], at_once=1)
         return kept, (time.monotonic() - began) * 1000
-    finally:
-        for wire in wires:
-            await wire.close()
 
 
 _RUN = {"agent": "teller", "input": teller.PAY}
@@ -265,11 +257,7 @@ async def _other(kind: str, folder: Path) -> AsyncGenerator[Other]:
     assert process.stdout is not None
     try:
         port, token = (await process.stdout.readline()).decode().split()
-        other = Other(process, int(port), token)
-        try:
-            yield other
-        finally:
-            await other.close()
+        yield Other(process, int(port), token)
     finally:
         process.terminate()
         await process.wait()
