@@ -156,4 +156,19 @@ MUTANTS = (
         new="kw_only=True,\n    forbid_unknown_fields=False,",
         test="domain/test_codec.py::test_an_entry_with_one_more_field_is_refused",
     ),
+    Mutant(
+        name="an answer is cut like the end of a row",
+        file="domain/codec.py",
+        old="        if hold.decision is not None or hold.votes:\n",
+        new="        if False:\n",
+        test="domain/test_codec.py::test_what_somebody_said_is_no_end_of_a_row",
+    ),
+    Mutant(
+        name="a journal that is behind its row is taken for all of it",
+        file="engine/ledger.py",
+        old="            journal, live.unread = live.unread, ()\n",
+        new="            journal = live.unread\n",
+        test="engine/test_overtaken.py::"
+        "test_a_journal_read_with_the_row_need_not_be_of_the_same_moment",
+    ),
 )

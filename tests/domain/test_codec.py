@@ -20,10 +20,11 @@ from sayso.domain.codec import (
     encode_run,
     encode_verdict,
 )
-from sayso.domain.hold import Approval, Approved, Consent, Rejected, SignIn, approve
+from sayso.domain.hold import Answered, Approval, Approved, Consent, Hold, Rejected, SignIn, approve
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require
-from sayso.domain.run import Run
+from sayso.domain.run import CallRow, Run
+from sayso.domain.value import Row
 from sayso.errors import BadValue, NotUnderstood
 
 from .build import (
@@ -243,6 +244,50 @@ RUNS: dict[str, Run] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_the_state_of_a_run_is_read_back(name: str):
     assert decode_run(encode_run(RUNS[name])) == RUNS[name]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_state_that_was_written_whole_is_read_as_well(name: str):
+    assert decode_run(msgspec.json.encode(RUNS[name])) == RUNS[name]
+
+
+@pytest.mark.parametrize("kind", [Hold, CallRow])
+def test_what_is_left_out_of_a_state_is_its_end(kind: type[Row]):
+    required = [field.required for field in msgspec.structs.fields(kind)]
+
+    assert required == sorted(required, reverse=True)
+
+
+def test_a_row_of_a_state_that_says_no_more_ends_there():
+    state = msgspec.json.decode(encode_run(held("d")))
+
+    (strand,), (hold,) = state[6:8]
+    assert len(strand[4][0]) == sum(f.required for f in msgspec.structs.fields(CallRow))
+    assert len(hold) == sum(f.required for f in msgspec.structs.fields(Hold))
+
+
+@pytest.mark.parametrize("tail", codec._TAILS)
+@pytest.mark.parametrize("quoted", [False, True])
+def test_what_somebody_said_is_no_end_of_a_row(tail: bytes, quoted: bool):
+    said = b"[1" + tail
+    value = msgspec.json.encode(said.decode()) if quoted else said
+    run = decided(asking(QUESTION), 1, Answered(value=msgspec.Raw(value)), undo_ms=5000)
+
+    found = decode_run(encode_run(run)).hold(1)
+
+    assert found is not None
+    assert found.decision is not None
+    assert isinstance(found.decision.verdict, Answered)
+    assert bytes(found.decision.verdict.value) == value
+
+
+@given(
+    text=st.text(alphabet='01,"[]\\ntrufalsei', max_size=200), tail=st.sampled_from(codec._TAILS)
+)
+def test_a_name_is_no_end_of_a_row(text: str, tail: bytes):
+    run = msgspec.structs.replace(held("d"), thread=text + tail.decode() + text)
+
+    assert decode_run(encode_run(run)) == run
 
 
 @pytest.mark.parametrize("name", RUNS)

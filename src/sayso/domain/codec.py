@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from sayso.domain.events import AnyEvent, Event
-from sayso.domain.hold import Ask, Decision, Verdict
-from sayso.domain.run import Run
+from sayso.domain.hold import Ask, Decision, Hold, Verdict
+from sayso.domain.run import CallRow, Run
+from sayso.domain.value import Row
 from sayso.errors import BadValue, NotUnderstood
 
 # Old tag -> a function from the old object to the new one. Empty until a tag gets a second version.
@@ -28,6 +29,24 @@ _decision_decoder: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decisio
 _votes_decoder: msgspec.json.Decoder[tuple[Decision, ...]] = msgspec.json.Decoder(
     tuple[Decision, ...]
 )
+
+
+def _tail(kind: type[Row]) -> bytes:
+    """Give how a row ends of which every field that has a default is at it."""
+    fields = msgspec.structs.fields(kind)
+    ends = [_default(field) for field in fields if not field.required]
+    return b"".join([b",%b" % _encoder.encode(end) for end in ends]) + b"]"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    factory = field.default_factory
+    return field.default if factory is msgspec.NODEFAULT else factory()
+
+
+_TAILS = (_tail(Hold), _tail(CallRow))
+"""Nothing else of ours ends like them: no list of a run has true, false or null in it, and in text
+there is no quotation mark without a backslash before it.
+"""
 
 # What msgspec raises for bad bytes, bad text and too much nesting, and an upcast for a gap.
 _BAD = (ValueError, TypeError, LookupError, RecursionError)
@@ -65,8 +84,16 @@ def _upcast(data: bytes) -> AnyEvent:
 
 
 def encode_run(run: Run) -> bytes:
-    """Encode a run's state to what its row keeps."""
-    return _encoder.encode(run)
+    """Encode a run's state to what its row keeps, without what is at the end of a row of it and
+    says nothing: a parked run is a row for as long as it is parked.
+    """
+    data = _encoder.encode(run)
+    for hold in run.holds:
+        if hold.decision is not None or hold.votes:
+            return data  # An answer is whatever somebody has said, and may look like anything.
+    for tail in _TAILS:
+        data = data.replace(tail, b"]")
+    return data
 
 
 def decode_run(data: bytes) -> Run:
