@@ -164,11 +164,11 @@ MUTANTS = (
         test="domain/test_codec.py::test_what_somebody_said_is_no_end_of_a_row",
     ),
     Mutant(
-        name="a journal that is behind its row is taken for all of it",
-        file="engine/ledger.py",
-        old="            journal, live.unread = live.unread, ()\n",
-        new="            journal = live.unread\n",
+        name="a run cannot be opened unless its journal is read with it",
+        file="store/journal.py",
+        old="    except StoreError:\n        return ()\n",
+        new="    except StoreError:\n        raise\n",
         test="engine/test_overtaken.py::"
-        "test_a_journal_read_with_the_row_need_not_be_of_the_same_moment",
+        "test_a_run_is_opened_though_its_journal_cannot_be_read_just_now",
     ),
 )
