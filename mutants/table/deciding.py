@@ -192,4 +192,12 @@ MUTANTS = (
         new="if False:",
         test="engine/test_cycle.py::test_a_retried_decision_gets_the_same_answer",
     ),
+    Mutant(
+        name="people count as they do in the project of the app",
+        file="engine/voters.py",
+        old="    if live.run.project != records.project:\n",
+        new="    if False:\n",
+        test="engine/test_fail_closed.py::"
+        "test_nobody_decides_by_what_they_may_do_in_another_project",
+    ),
 )

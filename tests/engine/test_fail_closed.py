@@ -25,6 +25,7 @@ from sayso import (
     approve,
     reject,
     require,
+    role,
     tool,
     user,
 )
@@ -830,3 +831,24 @@ async def test_a_yes_said_after_the_run_was_failed_starts_nothing(place: Place) 
             await app.decide(hold, approve(), by="mira")
 
         assert place.world.effects() == []
+
+
+async def test_nobody_decides_by_what_they_may_do_in_another_project(place: Place) -> None:
+    @tool(effect="once")
+    def pay(ctx: Context) -> str:
+        place.world.act(ctx, {})
+        return "paid"
+
+    policy = Policy(Rule("pay", approvers=[role("finance")]))
+    async with place.app(agent([call("pay"), say("Paid.")], pay), policy=policy) as app:
+        # Ann may at home: in the project that the app itself is for.
+        await app.people.put("ann", roles=["finance"])
+        await app.people.put("ann", roles=["sales"], project="elsewhere")
+        await app.people.put("bob", roles=["finance"], project="elsewhere")
+        run = await app.start("teller", "Pay", by="mira", project="elsewhere")
+        hold = await held(run)
+        with pytest.raises(NotAllowed):
+            await app.decide(hold, approve(), by="ann")
+        assert not place.world.effects()
+        await app.decide(hold, approve(), by="bob")
+        await completed(run)

@@ -136,7 +136,7 @@ class People(Records):
 
     def __init__(self, store: Store, project: str) -> None:
         super().__init__(store)
-        self._project = project
+        self.project = project
 
     async def put(
         self,
@@ -153,7 +153,7 @@ class People(Records):
         `identities` are what else they go by, such as `mail:ann@example.com`: whoever comes by one
         of them is this person, and counts once. `IdentityTaken` if one of them is somebody else's.
         """
-        where = self._project if project is None else project
+        where = self.project if project is None else project
         _check_name(id, "the id of a person")
         linked = None if identities is None else _names(identities, "identity")
         given = {
@@ -176,7 +176,7 @@ class People(Records):
 
     async def get(self, id: str, *, project: str | None = None) -> Person | None:
         """Look a person up by their id, or by an identity of theirs."""
-        where = self._project if project is None else project
+        where = self.project if project is None else project
         _check_name(id, "the id of a person")
         found = await self.look_up(where, id) or await self._linked(where, id)
         return None if found is None else found[0]
@@ -185,7 +185,7 @@ class People(Records):
         self, *, project: str | None = None, after: str | None = None, limit: int = 50
     ) -> builtins.list[Person]:
         """List people by id, from the one after an id on."""
-        where = self._project if project is None else project
+        where = self.project if project is None else project
         items = await self.shelf.list(where, PERSON, after=after, limit=limit)
         return [_read(item, Person) for item in items]
 
@@ -203,7 +203,7 @@ class People(Records):
 
         They decide for that person, and the two count as one.
         """
-        where = self._project if project is None else project
+        where = self.project if project is None else project
         if who == of:
             raise BadValue(f"{who!r} needs nobody to stand in for themselves")
         for one in (who, of):
@@ -231,7 +231,7 @@ class People(Records):
         forgotten is nobody's, and rules that name it would take anybody at it. `BadValue` for the
         last person of a project: without records it would take everybody at their name.
         """
-        where = self._project if project is None else project
+        where = self.project if project is None else project
         found = await self.look_up(where, id)
         if found is None:
             raise UnknownPerson(f"there is no person {id!r}")

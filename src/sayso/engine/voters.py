@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -46,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principal) -> Standing:
     """Read what those are worth who decide holds, and who have voted on them."""
-    live = await parts.ledger.look(run_id)
+    live, who = await _read(parts, run_id, by)
     run, records = live.run, parts.records
     lapsed: dict[int, list[str]] = {}
     basis: dict[int, tuple[Basis, ...]] = {}
@@ -72,8 +73,27 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
             else:
                 # They turn out to be, or to speak for, somebody else: who may have voted as well.
                 lapsed.setdefault(n, []).append(vote.by.id)
-    who = await records.authority(run.project, by)
     return Standing(who=who, lapsed=lapsed, basis=basis, living=living, votes=votes, live=live)
+
+
+async def _read(parts: Parts, run_id: str, by: Principal) -> tuple[Live, Authority]:
+    """Read a run, and what somebody is worth in its project."""
+    records = parts.records
+    if parts.store.queue is None:
+        live = await parts.ledger.look(run_id)
+        return live, await records.authority(live.run.project, by)
+    # Where many machines share a store, each is a round trip. Nearly every run is of the project
+    # that the app is for, so both are made at the same time; people of another are read after it.
+    live, who = await asyncio.gather(
+        parts.ledger.look(run_id), records.authority(records.project, by), return_exceptions=True
+    )
+    if isinstance(live, BaseException):
+        raise live
+    if live.run.project != records.project:
+        return live, await records.authority(live.run.project, by)
+    if isinstance(who, BaseException):
+        raise who
+    return live, who
 
 
 def check_over(run: Run, n: int, standing: Standing) -> None:
