@@ -223,7 +223,6 @@ async def stop(
     caller = visitor.caller
     caller.need("start")
     hold = await caller.window(app).hold(hold_id)
-    await caller.window(app).check_run(hold.run_id)
     await app.cancel(hold.run_id, by=caller.by, reason=_typed(form).get("reason"))
     return _away(request, hold, "The run is stopped.", "stopped")
 

@@ -17,7 +17,6 @@ from sayso.domain.message import AssistantMessage, Message, ToolMessage, UserMes
 from sayso.domain.question import Question
 from sayso.domain.rendering import Rendering
 from sayso.engine.window import Around
-from sayso.errors import NotAllowed
 from sayso.server.caller import Caller
 from sayso.store.doubt import DoubtView
 from sayso.store.views import HoldView
@@ -202,10 +201,7 @@ async def _talk(
 ) -> tuple[Said, ...] | None:
     if not around.owns or hold.kind not in _TALK_KINDS:
         return None
-    try:
-        run = await caller.window(app).run(hold.run_id)
-    except NotAllowed:
-        return None
+    run = await caller.window(app).run(hold.run_id)
     said = [one for message in run.messages for one in _said(message, run.agent)]
     return tuple(said[-SAID_MAX:])
 
