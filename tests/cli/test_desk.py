@@ -14,6 +14,7 @@ from sayso.cli.opened import STORE
 from sayso.domain.hold import Approved, Rejected
 from sayso.errors import (
     AlreadyDecided,
+    BadValue,
     CannotUndo,
     NotAllowed,
     NotWhatWasShown,
@@ -190,6 +191,20 @@ async def test_a_request_is_handed_over(stage, desk):
         now = await it.reassign(name, to="ann", note="yours")
 
     assert now.approvers == ("user:ann",)
+
+
+async def test_somebody_is_told_again_later(stage, desk):
+    name = stage.ask()
+
+    async with desk() as it:
+        at = await it.remind(name, 3600)
+        with pytest.raises(BadValue):
+            await it.remind(name, 400 * 86400)
+    async with desk("eve") as it:
+        with pytest.raises(NotAllowed):
+            await it.remind(name, 3600)
+
+    assert 3500 < (at - datetime.now(UTC)).total_seconds() < 3601
 
 
 async def test_a_run_is_told_alike(stage, desk):

@@ -13,6 +13,7 @@ COMMANDS += [("desk-key", "new"), ("desk-key", "show")]
 COMMANDS += [("doubt",), ("worker",), ("migrate",)]
 COMMANDS += [("doubt",), ("move",), ("archive",), ("serve",), ("token", "create")]
 COMMANDS += [("ls",), ("approve",), ("reject",), ("answer",), ("inbox",), ("watch",), ("undo",)]
+COMMANDS += [("remind",)]
 COMMANDS += [("signin",), ("consent",), ("handover",), ("open",), ("run",), ("completion",)]
 COMMANDS += [("rules", "ls"), ("rules", "add"), ("rules", "revoke"), ("audit", "list")]
 
@@ -38,7 +39,18 @@ def test_help_lists_the_commands(run_cli):
     found = re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
     names = ["adopt", "answer", "approve", "archive", "audit", "completion", "consent", "demo"]
     names += ["desk-key", "doctor", "doubt", "export", "handover", "inbox", "ls", "migrate"]
-    names += ["move", "open", "policy", "reject", "restored", "rules", "run", "serve", "show"]
+    names += [
+        "move",
+        "open",
+        "policy",
+        "reject",
+        "remind",
+        "restored",
+        "rules",
+        "run",
+        "serve",
+        "show",
+    ]
     names += ["signin", "token", "undo", "watch", "worker"]
     assert found == names
 

@@ -43,6 +43,7 @@ _COMMANDS = (
     "open",
     "policy",
     "reject",
+    "remind",
     "restored",
     "rules",
     "run",

@@ -16,6 +16,7 @@ import getpass
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -82,6 +83,10 @@ class Desk(Protocol):
     async def undo(self, hold: str) -> HoldView: ...
 
     async def reassign(self, hold: str, *, to: str, note: str = "") -> HoldView: ...
+
+    async def remind(self, hold: str, in_s: float) -> datetime:
+        """Have oneself told again after so long, and say when that is."""
+        ...
 
     async def sign_in_url(self, hold: str) -> str: ...
 

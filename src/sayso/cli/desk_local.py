@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sayso.app import Sayso
@@ -108,6 +109,10 @@ class LocalDesk:
     async def reassign(self, hold: str, *, to: str, note: str = "") -> HoldView:
         await self.hold(hold)
         return await self._app.reassign(hold, to=to, by=self._who, note=note)
+
+    async def remind(self, hold: str, in_s: float) -> datetime:
+        await self.hold(hold)
+        return await self._app.remind(hold, in_s, by=self._who)
 
     async def sign_in_url(self, hold: str) -> str:
         kind = (await self.hold(hold)).kind

@@ -46,6 +46,7 @@ _BY_STATUS: dict[int, type[errors.SaysoError]] = {
     401: errors.Unauthenticated,
     403: errors.NotAllowed,
     404: errors.Unknown,
+    422: errors.BadValue,
 }
 
 
@@ -141,6 +142,10 @@ class RemoteDesk:
     async def reassign(self, hold: str, *, to: str, note: str = "") -> HoldView:
         body = {"to": to, "note": note}
         return read_hold(await self._ask("POST", f"{_path('holds', hold)}/reassign", body))
+
+    async def remind(self, hold: str, in_s: float) -> datetime:
+        found = await self._ask("POST", f"{_path('holds', hold)}/remind", {"in_s": in_s})
+        return datetime.fromisoformat(found["at"])
 
     async def sign_in_url(self, hold: str) -> str:
         return str((await self._ask("POST", f"{_path('holds', hold)}/sign-in"))["url"])
