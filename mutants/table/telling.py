@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         name="a click is answered after the work",
         file="server/slack.py",
-        old="        return Response(background=work)",
+        old="        return Response(background=work, headers=PRIVATE)",
         new="        if work is not None:\n            await work()\n        return Response()",
         test=_CLICKS + "test_the_answer_comes_before_the_work",
     ),
