@@ -27,6 +27,8 @@ class FakeSlack:
         self.messages = {}
         self.answers = {}
         """By method, the error that it answers with."""
+        self.raw = None
+        """What it answers everything with instead, if it is not itself."""
         self.waits = threading.Event()
         self.waits.set()
         self._lock = threading.Lock()
@@ -103,6 +105,11 @@ def fake_slack():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["content-length"]))
             method = self.path.removeprefix("/api/")
+            if slack.raw is not None:
+                slack.calls.append((method, {}))
+                self.wfile.write(slack.raw)
+                self.close_connection = True
+                return None
             if self.headers["authorization"] != f"Bearer {TOKEN}":
                 return self._say({"ok": False, "error": "invalid_auth"})
             if self.headers["content-type"].startswith("application/json"):

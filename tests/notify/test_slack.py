@@ -59,11 +59,13 @@ async def asking(slack, script=None, *, rule=None, store="memory:", clock=None, 
         yield app, view.holds[0]
 
 
-async def drawn(app, there):
-    """Wait until the courier has done something."""
+async def drawn(app, there, clock=None):
+    """Wait until the courier has done something; with a clock, also after it has waited."""
     async with asyncio.timeout(20):
         while not there():
             await app.notices.deliver()
+            if clock is not None:
+                clock.advance("1m")
             await asyncio.sleep(0.01)
 
 
@@ -305,6 +307,30 @@ async def test_a_slack_that_never_answers_delays_no_decision():
             await delivering
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff\x00 nothing of HTTP's",
+        b"HTTP/1.1 500 Oh\r\ncontent-length: 2\r\n\r\nno",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n\xff\xfe<html>",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
+        b"HTTP/1.1 302 Go\r\nlocation: file:///etc/passwd\r\ncontent-length: 0\r\n\r\n",
+    ],
+)
+async def test_a_slack_that_is_not_itself_delays_no_decision(raw):
+    clock = FakeClock()
+    with fake_slack() as slack:
+        async with asking(slack, clock=clock) as (app, hold):
+            slack.raw = raw
+            await asyncio.wait_for(app.decide(hold, approve(), by="mira"), 5)
+            await drawn(app, lambda: slack.of("chat.update"))
+            view = await app.run(hold.run_id).wait(final=True, timeout=20)
+            assert view.status == "completed"
+            slack.raw = None
+            await drawn(app, ended(slack), clock)
+
+
 @pytest.mark.parametrize("error", ["ratelimited", "internal_error"])
 async def test_what_slack_refuses_comes_again(error):
     clock = FakeClock()
@@ -315,8 +341,7 @@ async def test_what_slack_refuses_comes_again(error):
             await drawn(app, lambda: slack.of("chat.update"))
             assert buttons(slack.cards[0])
             del slack.answers["chat.update"]
-            clock.advance("1m")
-            await drawn(app, ended(slack))
+            await drawn(app, ended(slack), clock)
 
 
 async def test_a_card_that_somebody_has_deleted_is_let_go():

@@ -272,7 +272,8 @@ class Slack:
             said: Any = answer.data if hasattr(answer.data, "get") else {}
             code = str(said.get("error") or answer.status_code)[:100]
             raise SaysoError(f"Slack refused {method}: {code}") from None
-        except (SlackClientError, OSError, HTTPException) as error:
+        except (SlackClientError, OSError, HTTPException, ValueError) as error:
+            # A ValueError is an answer that is no JSON, or no text.
             raise SaysoError(f"Slack cannot be asked: {type(error).__name__}") from None
 
     async def _posts(self, hold: HoldView) -> tuple[Item | None, list[Post]]:
