@@ -19,6 +19,7 @@ from sayso.errors import NotAllowed
 from sayso.server.app import create_app
 from sayso.server.caller import AGENT_SCOPES, SCOPES
 from sayso.server.token import Tokens
+from sayso.store.base import NewParcel
 from sayso.testing import ScriptedModel, call, say
 from tests.engine.kit import PATIENCE_S, held
 
@@ -108,6 +109,8 @@ class Scene:
             return {**named, "body": body, "mark": hold.id}
         if route.endswith(("/undo", "grant_id}", "/v1/grants")):
             return await self._decided(route)
+        if "/outbox" in route:
+            return await self._posted(route)
         if "/tokens" in route or "/people" in route or "/audit" in route:
             return await self._governed(route)
         hold = await self._held("pay")
@@ -119,6 +122,7 @@ class Scene:
             "/commands/{name}": {},
             "/decision": decision,
             "/reassign": {"to": "gil"},
+            "/remind": {"in_s": 60},
             "/decisions": {"decisions": [{"hold_id": hold.id, **decision}]},
             "POST /v1/resume/{request_id}": {"action": "approve", "seen": seen, "mode": "async"},
         }
@@ -126,6 +130,16 @@ class Scene:
         mark = hold.run_id if "/runs" in route else hold.id
         named = {"run_id": hold.run_id, "hold_id": hold.id, "request_id": hold.request_id}
         return {**named, "name": "note", "body": body, "mark": mark}
+
+    async def _posted(self, route: str) -> dict[str, Any]:
+        hold = await self._held("pay")
+        # A notice that nobody can be told: it waits, or was given up.
+        new = NewParcel(id=f"asked:{hold.id}", kind="asked", due_at=0, data=b"")
+        await self.sayso.store.outbox.put("default", hold.run_id, new)
+        if route.endswith("/again"):
+            (parcel,) = await self.sayso.store.outbox.take(lease_ms=1000)
+            await self.sayso.store.outbox.dead(parcel, "x")
+        return {"parcel_id": new.id, "mark": hold.id}
 
     async def _held(self, what: str) -> Any:
         return await held(await self.sayso.start("teller", what, by="mira"))
