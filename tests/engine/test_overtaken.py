@@ -273,8 +273,10 @@ async def test_a_journal_read_with_the_row_need_not_be_of_the_same_moment(place:
         ledger = one._open_parts.ledger
         ledger.pin(run_id)
         live = await ledger.live(run_id)
-        assert len(live.unread) == live.run.seq
-        live.unread = live.unread[:-1]
+        early = await read_journal(one.store, run_id)
+        # Only where it saves a round trip.
+        assert live.unread == (() if one.store.queue is None else early)
+        live.unread = early[:-1]
 
         behind = await ledger.both(run_id)
 

@@ -49,10 +49,11 @@ async def read_journal(
 async def look_at(
     store: Store, run_id: str, *, whole: bool
 ) -> tuple[RunRow | None, Sequence[Entry]]:
-    """Read a run's row; if its journal will be needed as well, both at the same time, each as of
-    its own moment. One that cannot be read now is for whoever needs it to read, and to complain of.
+    """Read a run's row; if its journal will be needed as well, and each takes a round trip, both at
+    the same time, each as of its own moment. A journal that cannot be read now is for whoever needs
+    it to read, and to complain of.
     """
-    if not whole:
+    if not whole or store.queue is None:
         return await store.load(run_id), ()
     return await asyncio.gather(store.load(run_id), _read_early(store, run_id))
 
