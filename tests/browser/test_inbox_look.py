@@ -68,32 +68,45 @@ def path_of(state: str, holds: dict[str, HoldView]) -> str:
     return f"/r/{holds[name].id}{mark}{query}"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+COLOURED = ("request", "edit", "selected", "armed", "choice", "errors", "decided")
+"""Where there are colours that are nowhere else; all that is dark is otherwise as it is light."""
+
+
+@pytest.mark.parametrize("scheme, states", [("light", tuple(STATES)), ("dark", COLOURED)])
 def test_axe_finds_nothing(
-    inbox: Inbox, windows: Windows, holds: Any, scheme: Any, axe: Callable[[Page], list[str]]
+    inbox: Inbox,
+    windows: Windows,
+    holds: Any,
+    scheme: Any,
+    states: tuple[str, ...],
+    axe: Callable[[Page], list[str]],
 ) -> None:
     context = windows.context(color_scheme=scheme)
     inbox.sign_in(context)
     page = inbox.tab(context)
-    for state, (_, act) in STATES.items():
+    for state in states:
+        act = STATES[state][1]
         page.goto(inbox.url + path_of(state, holds))
         page.wait_for_timeout(GRACE_MS)
         act(page)
         assert (state, axe(page)) == (state, [])
 
 
-@pytest.mark.parametrize("size", [PHONE, SMALL_PHONE])
+@pytest.mark.parametrize(
+    "size, states", [(SMALL_PHONE, tuple(STATES)), (PHONE, ("list", "request", "edit"))]
+)
 def test_nothing_is_wider_than_a_phone(
     inbox: Inbox,
     windows: Windows,
     holds: Any,
     size: tuple[int, int],
+    states: tuple[str, ...],
     axe: Callable[[Page], list[str]],
 ) -> None:
     context = windows.context(size=size)
     inbox.sign_in(context)
     page = inbox.tab(context)
-    for state in STATES:
+    for state in states:
         page.goto(inbox.url + path_of(state, holds))
         width = page.evaluate("document.documentElement.scrollWidth")
         inner = page.evaluate("document.querySelector('#request')?.scrollWidth ?? 0")
@@ -107,12 +120,10 @@ def test_the_way_to_a_decision_by_tab(inbox: Inbox, windows: Windows, holds: Any
     names: list[str] = []
     for _ in range(4):
         page.keyboard.press("Tab")
-        names.append(str(page.evaluate("document.activeElement.innerText")).replace("\n", " "))
+        names.append(str(page.evaluate("document.activeElement.textContent")).strip())
 
     assert names[0].startswith("text, 2,500 characters")
-    assert [name.split(" ")[0][:7] for name in names[1:]] == ["Approve", "RejectR", "EditE"] or [
-        name.split()[0] for name in names[1:]
-    ] == ["Approve", "Reject", "Edit"]
+    assert [name.split("\n")[0] for name in names[1:]] == ["ApproveA", "RejectR", "EditE"]
     expect(page.get_by_role("group", name="Decision")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_have_count(1)
 

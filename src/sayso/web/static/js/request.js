@@ -174,8 +174,8 @@ export async function copyText(text) {
 
 export function startRequest() {
   dress();
-  // Not before what is looked at has come.
-  setTimeout(fetchAhead, AHEAD_AFTER_MS);
+  // Not before what is looked at has come, and not for whoever only looks at the list.
+  if (openId()) setTimeout(fetchAhead, AHEAD_AFTER_MS);
   setClock(find("#request article, #rows")?.dataset.now);
   document.addEventListener("visibilitychange", seeAnew);
   document.addEventListener("timeup", (event) => {
