@@ -78,8 +78,11 @@ async function send(form, data) {
   forget(id);
   if (status === 200 && told) {
     toast(told.said, { undo: () => undo(id), undoSeconds: told.undo_s });
-    if (told.open) await open(id, { push: false });
-    else await advance();
+    if (told.open) {
+      // It goes on: what others say of it is news.
+      decidedHere.delete(id);
+      await open(id, { push: false });
+    } else await advance();
     leave(id, told.open ? "" : told.said);
     return;
   }

@@ -2,7 +2,7 @@
 // The tab that holds the lock listens, and tells the others; when it closes, another one gets it.
 import { base, find } from "./dom.js";
 
-const NAME = "sayso-live";
+const NAME = `sayso-live${base}`;
 const AGAIN_MS = 10000;
 const WORDS = { on: "live", lost: "reconnecting", off: "connecting" };
 

@@ -85,18 +85,18 @@ export function dress() {
 /**
  * Open a request.
  * @param {string} id
- * @param {{push?: boolean, edit?: boolean, focus?: boolean}} [how]
+ * @param {{push?: boolean, edit?: boolean, focus?: boolean, stay?: boolean}} [how]
  */
-export async function open(id, { push = true, edit = false, focus = false } = {}) {
+export async function open(id, { push = true, edit = false, focus = false, stay = false } = {}) {
   const mine = ++opening;
   const html = await load(id, edit);
   // Somebody who presses J quickly wants the last one only.
   if (!html || mine !== opening) return;
   if (push) history.pushState({}, "", urlOf(id, edit));
   show(html);
-  find("#request").scrollTo(0, 0);
-  if (edit) find(".fields input, .fields textarea, .fields select")?.focus();
-  else if (focus || isNarrow()) find("#request .title")?.focus({ preventScroll: true });
+  if (!stay) find("#request").scrollTo(0, 0);
+  if (edit && !stay) find(".fields input, .fields textarea, .fields select")?.focus();
+  else if (focus || (isNarrow() && !stay)) find("#request .title")?.focus({ preventScroll: true });
   fetchAhead();
 }
 
@@ -134,7 +134,7 @@ export function changed(said, over) {
   const id = openId();
   if (!id) return;
   if (!typed().length && !document.activeElement?.closest("#decision, .more")) {
-    void open(id, { push: false, edit: location.search.includes("edit") && !over });
+    void open(id, { push: false, edit: location.search.includes("edit") && !over, stay: true });
     return;
   }
   const banner = find("#banner");
