@@ -540,3 +540,20 @@ def test_a_call_in_doubt_is_settled_by_what_somebody_found_out() -> None:
         assert (decision.word, decision.note) == ("answered", "It is in their books.")
 
     run(main)
+
+
+def test_somebody_is_reminded_and_it_still_waits() -> None:
+    async def main(desk: Desk) -> None:
+        hold, soon = await desk.ask(PAY), await desk.ask(["hurry", {"what": "x"}])
+        mira = await desk.person()
+        page = (await mira.get(f"/r/{hold.id}")).text
+        answer = await mira.send(page, form="/remind", when="4h")
+        assert answer.headers["location"] == "/?said=reminded"
+        assert (await desk.sayso.hold(hold.id)).status == "open"
+        assert (await mira.send(page, form="/remind", when="never")).status_code == 422
+
+        late = await mira.send((await mira.get(f"/r/{soon.id}")).text, form="/remind", when="1h")
+        assert late.status_code == 422
+        assert "too late then" in late.text
+
+    run(main)

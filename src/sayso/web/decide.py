@@ -41,7 +41,7 @@ from sayso.web.inbox import show_detail
 from sayso.web.page import PageRoute, part_of, redirect, render
 from sayso.web.session import Form, SignedIn, Visitor
 from sayso.web.verdict import YES, Saying, Unfit, read_saying, unfit_answer
-from sayso.web.words import outcome_words, too_late
+from sayso.web.words import LATER, clock, outcome_words, too_late
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -215,6 +215,27 @@ async def hand_over(
     return _away(request, hold, f"Handed over to {to}.", "handed-over")
 
 
+@router.post("/r/{hold_id}/remind")
+async def remind(
+    *, request: Request, app: App, visitor: SignedIn, form: Form, hold_id: HoldId
+) -> Response:
+    """Be told again later. The time to decide keeps running."""
+    caller = visitor.caller
+    caller.need("decide")
+    typed = _typed(form)
+    hold = await caller.window(app).hold(hold_id)
+    try:
+        if typed.get("when") not in LATER:
+            raise BadValue("choose when you are to be reminded")
+        at = await app.remind(hold_id, typed.get("when"), by=caller.by)
+    except Refused as error:
+        late = isinstance(error, _LATE)
+        said = too_late(error, caller.by) if late else describe(error).detail
+        typed = replace(typed, problem=said, lost=late)
+        return await _back(request, app, visitor, hold_id, typed, status=status_of(error))
+    return _away(request, hold, f"You are reminded at {clock(at)}.", "reminded", is_open=True)
+
+
 @router.post("/r/{hold_id}/stop")
 async def stop(
     *, request: Request, app: App, visitor: SignedIn, form: Form, hold_id: HoldId
@@ -259,10 +280,12 @@ def _done(
     return redirect(request, f"/r/{hold.id}?{request.url.query}".rstrip("?"))
 
 
-def _away(request: Request, hold: HoldView, said: str, word: str) -> Response:
+def _away(
+    request: Request, hold: HoldView, said: str, word: str, *, is_open: bool = False
+) -> Response:
     """Go back to the list: they may not see the request any more."""
     if part_of(request):
-        told = {"id": hold.id, "said": said, "undo_s": 0, "open": False}
+        told = {"id": hold.id, "said": said, "undo_s": 0, "open": is_open}
         return JSONResponse(told, headers={"cache-control": "no-store"})
     return redirect(request, f"/?said={word}")
 

@@ -202,9 +202,12 @@ def raw_json(data: Any) -> Any:
 
 SAID = {
     "handed-over": "Handed over.",
+    "reminded": "You will be reminded.",
     "stopped": "The run is stopped.",
 }
 """What a page says after a form that leads away from what it was about."""
+LATER = {"1h": "in an hour", "4h": "in four hours", "1d": "in a day", "7d": "in a week"}
+"""When somebody can have themselves reminded."""
 CHANNELS = {
     "web": "web",
     "http": "API",
@@ -230,6 +233,7 @@ GLOBALS: dict[str, Any] = {
     "asked": asked,
     "by_words": by_words,
     "decided": decided,
+    "LATER": LATER,
     "ends": ends,
     "risk_bars": risk_bars,
     "said": said,
