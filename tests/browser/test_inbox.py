@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from sayso import approve, reject
+from sayso import approve, fail, reject
 from sayso.domain.hold import Answered
 from tests.browser.inbox import GRACE_MS, Inbox, pay, question
 from tests.browser.window import PHONE, Windows
@@ -172,6 +172,22 @@ def test_critical_takes_two_steps_by_click_and_by_key(inbox: Inbox, windows: Win
     settle(page)
     page.keyboard.press("a")
     expect(toast(page)).to_contain_text("Approved.")
+
+
+def test_a_call_in_doubt_is_settled(inbox: Inbox, windows: Windows) -> None:
+    hold = inbox.ask(["send", {"parcel": "one"}])
+    page = inbox.open(windows, f"/r/{hold.id}")
+    page.get_by_role("button", name="It did not: run it again").click()
+    expect(page.locator("#approve.armed")).to_contain_text("confirm")
+    page.get_by_role("button", name="Nobody can tell").click()
+    expect(page.locator("#reason")).to_be_focused()
+    page.keyboard.type("Their books are closed")
+    page.get_by_role("button", name="Nobody can tell").click()
+    expect(toast(page)).to_contain_text("Given up.")
+    decision = inbox.look(hold).decision
+
+    assert decision is not None
+    assert decision.verdict == fail("Their books are closed")
 
 
 def test_keys_do_nothing_before_a_request_could_be_seen(inbox: Inbox, windows: Windows) -> None:

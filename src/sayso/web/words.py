@@ -71,7 +71,7 @@ def decided(hold: HoldView) -> str:
 
 def said(decision: Decision) -> str:
     """Say in a word what somebody has decided."""
-    return decision.word.capitalize()
+    return "Given up" if decision.word == "errored" else decision.word.capitalize()
 
 
 def seconds(at: datetime) -> str:

@@ -52,7 +52,8 @@ function isArmed(button) {
  */
 async function decide(form, button) {
   const reason = find("#reasonbox");
-  if (button.value === "reject" && reason && !reason.classList.contains("open")) {
+  const isNo = button.value === "reject" || button.value === "fail";
+  if (isNo && reason && !reason.classList.contains("open")) {
     reason.classList.add("open");
     find("#reason").focus();
     return;
