@@ -36,6 +36,8 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in a round."""
     readers: int
     """Of one run, over HTTP."""
+    keys: int
+    """Pressed in a browser."""
     busy_cycles: int
     patience_s: float
     """With a loop that is busy and starves the writer."""
@@ -61,6 +63,7 @@ NORMAL = Size(
     polite_cycles=300,
     http_cycles=160,
     readers=1_000,
+    keys=20,
     busy_cycles=15,
     patience_s=10,
 )
@@ -87,6 +90,7 @@ QUICK = Size(
     polite_cycles=5,
     http_cycles=16,
     readers=20,
+    keys=3,
     busy_cycles=1,
     patience_s=1,
 )

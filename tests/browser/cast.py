@@ -352,7 +352,7 @@ def make_app(store: str, provider: str, **options: Any) -> Sayso:
         ],
         policy=Policy(
             Rule("pay_wages", approvers=[role("finance")], quorum=2),
-            Rule("publish", approvers=[user("mira"), user("jonas")]),
+            Rule("publish", approvers=[user("jonas")]),
         ),
         providers=[
             OAuthProvider(

@@ -23,7 +23,7 @@ PATIENCE_S = 60
 WAITING = (
     *("finance-bot", "janitor", "support-bot", "office-bot", "writer", "payroll", "captain"),
     *("scout", "herald", "clerk", "counter", "calendar", "travel", "planner-bot", "billing"),
-    *("legal", "secretary"),
+    *("legal", "secretary", "editor"),
 )
 """Those whose requests stay open."""
 
@@ -49,8 +49,7 @@ async def fill(store: str, issuer: HandMade) -> dict[str, Any]:
         for name, text in (("manager", "Desks."), ("furnisher", "Furnish the office.")):
             runs[name] = await _start(app, name, text)
         runs["desk"] = await _start(app, "desk", "Refund 7 and 8")
-        # It is in nobody's list: nobody has to say anything.
-        holds["manager"] = f"hold_{runs['manager'].removeprefix('run_')}.1"
+        holds["manager"] = await _hold(app, runs["manager"])
         await _start(app, "host", "A room.", by="sam")
         (his,) = await app.holds(by="sam")
         await app.decide(his, approve(), by="sam", channel="cli")

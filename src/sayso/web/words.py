@@ -91,7 +91,7 @@ def lasting(length_s: float) -> str:
         return f"{whole // MINUTE} min {whole % MINUTE:02d} s"
     if whole >= 10:  # noqa: PLR2004
         return f"{whole} s"
-    return f"{length_s:.1f} s" if length_s >= 0.05 else "no time at all"  # noqa: PLR2004
+    return f"{length_s:.1f} s" if length_s >= 0.05 else "less than 0.1 s"  # noqa: PLR2004
 
 
 def outcome_line(hold: HoldView) -> str:
@@ -123,7 +123,7 @@ def by_words(decision: Decision) -> str:
     if decision.by.kind == "clock":
         return at
     stands = f" for {inline(decision.of)}" if decision.of else ""
-    where = CHANNELS.get(decision.channel, decision.channel)
+    where = place(decision.channel)
     return ", ".join(part for part in (f"by {inline(str(decision.by))}{stands}", at, where) if part)
 
 
@@ -176,8 +176,13 @@ def too_late(error: SaysoError, me: Principal) -> str:
 
 def by_when(decision: Decision) -> str:
     """Say when and where something was decided."""
-    where = CHANNELS.get(decision.channel, decision.channel)
+    where = place(decision.channel)
     return ", ".join(part for part in (clock(moment(decision.at)), where) if part)
+
+
+def place(channel: str) -> str:
+    """Say where something was decided; nothing if that is nowhere that people are."""
+    return CHANNELS.get(channel, channel)
 
 
 def exact(text: object) -> str:
@@ -215,6 +220,7 @@ CHANNELS = {
     "library": "a program",
     "clock": "",
     "slack": "Slack",
+    "oauth": "where they signed in",
     "engine": "",
 }
 
@@ -225,6 +231,7 @@ FILTERS: dict[str, Any] = {
     "kind_word": kind_word,
     "lines": lines,
     "moment": moment,
+    "place": place,
     "pretty": pretty,
     "raw_json": raw_json,
     "seconds": seconds,

@@ -97,6 +97,7 @@ function onKey(event) {
 
 export function startKeys() {
   document.addEventListener("keydown", onKey);
+  for (const label of findAll("[data-script]")) label.hidden = false;
   for (const box of findAll("[data-keys-switch]")) {
     box.checked = isOn();
     box.addEventListener("change", () => localStorage.setItem(SWITCH, box.checked ? "on" : "off"));
