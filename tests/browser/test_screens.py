@@ -71,7 +71,8 @@ WIDE = """() => {
 }"""
 LOW = """([least, main]) =>
   // What is pressed and too low for a finger; links within a sentence are as high as it is.
-  [...document.querySelectorAll('button, .button, input, select, textarea, summary, nav a, .row > a')]
+  [...document.querySelectorAll(
+    'button, .button, input, select, textarea, summary, nav a, .row > a')]
     .filter(el => el.checkVisibility() && el.getBoundingClientRect().height > 0)
     .filter(el => {
       const most = Math.max(el.getBoundingClientRect().height,
@@ -116,7 +117,7 @@ def at(page: Page) -> str:
     return page.evaluate("""() => {
       const el = document.activeElement;
       const role = el.getAttribute('role') ?? {A: 'link', BUTTON: 'button', SUMMARY: 'more',
-        INPUT: el.type, TEXTAREA: 'textbox', SELECT: 'list', H1: 'heading'}[el.tagName] ?? el.tagName;
+        INPUT: el.type, TEXTAREA: 'textbox', H1: 'heading'}[el.tagName] ?? el.tagName;
       const words = el.getAttribute('aria-label') ?? el.labels?.[0]?.innerText ?? el.innerText;
       return `${role}: ${words.split('\\n')[0].trim()}`;
     }""")
@@ -196,7 +197,7 @@ def test_forced_colours_keep_what_colour_says(
     outline = "el => getComputedStyle(el).outlineStyle"
     border = "el => getComputedStyle(el).borderTopStyle"
     assert page.locator(".row[data-selected]").evaluate(outline) == "solid"
-    assert page.locator(".risk").first.evaluate(border) == "solid"
+    assert page.locator("#request .risk").evaluate(border) == "solid"
     assert page.locator("#approve").evaluate(border) == "solid"
 
 
