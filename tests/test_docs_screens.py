@@ -31,4 +31,4 @@ def test_every_picture_is_small_and_said_in_words() -> None:
     sizes = {path.name: path.stat().st_size for path in Path(FOLDER).glob("*.png")}
 
     assert {name: size for name, size in sizes.items() if size > BYTES_MAX} == {}
-    assert all(len(words.split()) > 3 for words in shown().values())  # noqa: PLR2004
+    assert all(len(words.split()) > 3 for words in shown().values())
