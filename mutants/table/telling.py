@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         name="notices of every kind are told to everybody",
         file="engine/courier.py",
-        old="        if parcel.kind not in self._kinds:",
+        old="        if _told_as(parcel) not in self._kinds:",
         new="        if False:",
         test=_SETTLED + "test_a_parcel_that_nobody_here_tells_goes_to_the_dead[memory]",
     ),
