@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         name="whoever comes back to a stream sees everything again",
         file="server/runs.py",
-        old="    place = after if last_event_id is None else last_event_id",
+        old="    place = max(after, last_event_id)",
         new="    place = after",
         test="server/test_streams.py::test_a_stream_ends_at_a_suspension_and_goes_on_from_there",
     ),

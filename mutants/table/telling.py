@@ -8,7 +8,6 @@ _SETTLED = "engine/test_settled.py::"
 _CARDS = "notify/test_slack.py::"
 _CLICKS = "server/test_slack.py::"
 _REMIND = "engine/test_remind.py::"
-_NONCE = "server/test_nonce.py::"
 
 MUTANTS = (
     Mutant(
@@ -131,34 +130,6 @@ MUTANTS = (
         old="        return Response(background=work, headers=PRIVATE)",
         new="        if work is not None:\n            await work()\n        return Response()",
         test=_CLICKS + "test_the_answer_comes_before_the_work",
-    ),
-    Mutant(
-        name="a nonce is spent as often as it comes",
-        file="server/nonce.py",
-        old="            raise BadNonce from None",
-        new="            return",
-        test=_NONCE + "test_a_nonce_is_spent_once",
-    ),
-    Mutant(
-        name="a nonce is anybody's",
-        file="server/nonce.py",
-        old="encode_value([until, chance, project, hold, seen, by.kind, by.id])",
-        new="encode_value([until, chance, project, hold, seen])",
-        test=_NONCE + "test_a_nonce_is_of_one_person_and_of_what_they_were_shown[changed0]",
-    ),
-    Mutant(
-        name="a nonce is good for whatever is shown by now",
-        file="server/nonce.py",
-        old="encode_value([until, chance, project, hold, seen, by.kind, by.id])",
-        new="encode_value([until, chance, project, hold, by.kind, by.id])",
-        test=_NONCE + "test_a_nonce_is_of_one_person_and_of_what_they_were_shown[changed3]",
-    ),
-    Mutant(
-        name="a nonce never ends",
-        file="server/nonce.py",
-        old=" or self._store.now() >= until:",
-        new=":",
-        test=_NONCE + "test_a_nonce_ends_and_takes_no_room_afterwards",
     ),
     Mutant(
         name="whom a hold does not ask is told of it later",

@@ -35,7 +35,6 @@
     |   +-- CannotMove          a store that is worked on, or one that cannot take another one in
     |   +-- BadArchive          a file of archived runs that was changed, is not whole or not there
     |   +-- BadState            a sign-in comes back with a state that is forged, too old or odd
-    |   +-- BadNonce            a page that is too old, somebody else's, or was used already
     +-- BadSetup                a program or a configuration that could not work
     |   +-- BadTool
     |   +-- BadAgent
@@ -252,10 +251,6 @@ class BadState(Refused):
     """The state of the sign-in cannot be used; start the sign-in again."""
 
     reason: Literal["malformed", "forged", "expired", "provider"]
-
-
-class BadNonce(Refused):
-    """The page is too old, or was used already: look at it again, then decide."""
 
 
 class BadSetup(SaysoError):

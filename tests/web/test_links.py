@@ -18,7 +18,6 @@ AHEAD = {"sec-purpose": "prefetch", "purpose": "prefetch"}
 SAID = "?say=approve&decision=approve&confirm=yes&session=x"
 KEPT = [
     ("sayso:sessions", "session"),
-    ("sayso:nonces", "spent"),
     ("sayso:tokens", "token"),
     ("default", "person"),
     ("default", "grant"),

@@ -43,7 +43,6 @@ STATUS: dict[type[Exception], int] = {
     x.CannotUndo: 409,
     x.BudgetSpent: 409,
     x.StaleItem: 409,
-    x.BadNonce: 409,
     x.TooManyCommands: 429,
     x.Refused: 422,
     x.SignInFailed: 502,
