@@ -14,7 +14,6 @@ from sayso import Agent, Context, OAuthProvider, Sayso, SignIn, tool
 from sayso.server.app import create_app
 from sayso.testing import ScriptedModel, call, say
 from sayso.web.app import add_pages
-from sayso.web.page import environment
 from sayso.web.scope import scope_rows
 from tests.server.conftest import Service
 from tests.web.conftest import Pages
@@ -154,15 +153,13 @@ async def test_a_credential_that_may_not_decide_is_not_sent(issuer: HandMade) ->
 
 
 async def test_the_page_says_what_is_allowed_and_what_is_not(issuer: HandMade) -> None:
-    async with office(issuer) as (_, hold, _sent):
-        part = environment().get_template("part/provider.html")
-
-        text = part.render(base="/base", hold=hold)
+    async with office(issuer) as (pages, hold, _sent):
+        text = (await (await pages.browser()).get(f"/r/{hold.id}")).text
 
         assert "Sign in at mail" in text
         assert "Send mail in your name" in text
         assert '<code class="muted small">mail.send</code>' in text
-        assert 'formaction="/base/r/' in text
+        assert f'formaction="/r/{hold.id}/go"' in text
         assert text.index("Allowed: ") < text.index("Not allowed: ")
 
 
