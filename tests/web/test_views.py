@@ -10,7 +10,7 @@ from sayso import Always, approve, reject
 from sayso.domain import events as e
 from sayso.domain.recorded import Recorded
 from sayso.web.span import scale_of, waits
-from sayso.web.words import lasting
+from sayso.web.words import lasting, place, plainly
 
 
 def csrf(html: str) -> str:
@@ -187,3 +187,18 @@ def test_how_long_something_was_is_said_shortly() -> None:
     }
     for length, words in said.items():
         assert lasting(length) == words
+
+
+def test_an_error_is_said_in_the_word_that_people_know_a_hold_by() -> None:
+    assert plainly("There is no hold 'hold_1', says who holds it") == (
+        "There is no request 'hold_1', says who holds it"
+    )
+
+
+def test_where_something_was_decided_is_said_in_words() -> None:
+    assert [place(one) for one in ("library", "oauth", "clock", "carrier-pigeon")] == [
+        "a program",
+        "where they signed in",
+        "",
+        "carrier-pigeon",
+    ]

@@ -6,6 +6,7 @@ All text that is not in a template is here, so that there is one place to say a 
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from sayso.web.scope import scope_rows
 SOON_S = 20 * 60
 """From here on a deadline is drawn as near."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
+_HOLD = re.compile(r"\b(no|such|this|the|a) hold\b")
 RISKS = ("low", "medium", "high", "critical")
 KINDS = {
     "approval": "Approval",
@@ -185,6 +187,11 @@ def place(channel: str) -> str:
     return CHANNELS.get(channel, channel)
 
 
+def plainly(text: str) -> str:
+    """Give what an error says in the word that people know a hold by."""
+    return _HOLD.sub(r"\1 request", text)
+
+
 def exact(text: object) -> str:
     """Give any text in one line, with nothing in it that hides or moves."""
     return inline(str(text))
@@ -232,6 +239,7 @@ FILTERS: dict[str, Any] = {
     "lines": lines,
     "moment": moment,
     "place": place,
+    "plainly": plainly,
     "pretty": pretty,
     "raw_json": raw_json,
     "seconds": seconds,
