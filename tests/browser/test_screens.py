@@ -212,3 +212,26 @@ def test_nothing_moves_for_whoever_wants_it_still(shown: Gallery, windows: Windo
 
     assert still.evaluate(moves) == 0
     assert moving.evaluate(moves) > 0
+
+
+def test_what_comes_of_a_decision_can_be_read_by_everybody(
+    shown: Gallery, windows: Windows, axe: Axe
+) -> None:
+    context = windows.context()
+    shown.sign_in(context, "mira")
+    mine, other = context.new_page(), context.new_page()
+    path = f"{shown.url}/r/{shown.holds['support-bot']}"
+    mine.goto(f"{path}?edit")
+    mine.get_by_label("to", exact=True).fill("Ayo B.")
+    other.goto(path)
+    for page in (mine, other):
+        page.locator("#live[data-state=on]").wait_for(state="attached")
+    other.wait_for_timeout(GRACE_MS)
+    other.keyboard.press("a")
+    expect(other.get_by_role("button", name="Undo").first).to_be_visible()
+    assert axe(other) == []
+
+    # The one with something typed in is told, and what was typed is there to be copied.
+    expect(mine.locator("#banner")).to_be_visible()
+    assert axe(mine) == []
+    assert mine.get_by_label("to", exact=True).input_value() == "Ayo B."
