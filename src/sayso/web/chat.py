@@ -108,7 +108,10 @@ async def show_talk(*, request: Request, app: App, visitor: SignedIn, run_id: Ru
         view="chat",
         run=run,
         turns=[_turn(one, run.agent) for one in run.messages],
-        holds=[(one, (await window.around(one)).asks) for one in run.holds],
+        holds=[
+            (one, (await window.around(one)).asks, one.show(window.schema(one)))
+            for one in run.holds
+        ],
         key=secrets.token_urlsafe(16),
         now=app.store.now() / 1000,
     )
