@@ -41,6 +41,11 @@ def _open(selector: str) -> Callable[[Page], None]:
     return lambda page: page.locator(f"{selector} > summary").first.click()
 
 
+def _always(page: Page) -> None:
+    page.locator(".always > summary").click()
+    page.locator(".always button").scroll_into_view_if_needed()
+
+
 def _edit(page: Page) -> None:
     page.get_by_label("amount").fill("11900.0")
     page.get_by_label("memo").fill("INV-2291, less the discount")
@@ -72,7 +77,7 @@ SCREENS: dict[str, Screen] = {
     "approval-long": Screen("/r/{writer}"),
     "approval-edit": Screen("/r/{finance-bot}?edit", _edit),
     "approval-reject": Screen("/r/{finance-bot}", _press("r")),
-    "approval-always": Screen("/r/{office-bot}", _open(".always")),
+    "approval-always": Screen("/r/{office-bot}", _always),
     "approval-more": Screen("/r/{finance-bot}", _open(".more")),
     "approval-raw": Screen(
         "/r/{writer}", lambda page: page.get_by_text("Raw request", exact=True).click()
