@@ -43,7 +43,8 @@ def _open(selector: str) -> Callable[[Page], None]:
 
 def _always(page: Page) -> None:
     page.locator(".always > summary").click()
-    page.locator(".always button").scroll_into_view_if_needed()
+    page.get_by_label("price").select_option("at_most")
+    page.locator(".always").evaluate("el => el.scrollIntoView()")
 
 
 def _edit(page: Page) -> None:
