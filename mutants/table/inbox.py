@@ -8,8 +8,16 @@ _DECIDE = "web/test_decide.py::"
 _INBOX = "web/test_inbox.py::"
 _FORM = "web/test_form.py::"
 _LIVE = "web/test_live.py::"
+_PAGE = "web/test_page.py::"
 
 MUTANTS = (
+    Mutant(
+        name="a form of anybody's may be of any size",
+        file="web/session.py",
+        old="    await request.body()",
+        new="    pass",
+        test=_PAGE + "test_a_form_is_bounded_as_a_whole[application/x-www-form-urlencoded]",
+    ),
     Mutant(
         name="the inbox takes a form without its word",
         file="web/session.py",

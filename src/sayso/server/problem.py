@@ -112,6 +112,14 @@ def describe(error: x.SaysoError) -> Problem:
     )
 
 
+def problem_of(error: AnyHTTPException) -> Problem:
+    """Make the problem document of an error of HTTP's own."""
+    if isinstance(error, Refusal):
+        return error.problem
+    title = str(error.detail)
+    return Problem(type="about:blank", title=title, status=error.status_code, detail=title)
+
+
 def answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
     """Answer with a problem document."""
     more = dict(headers or {})
@@ -136,15 +144,9 @@ def add_handlers(app: FastAPI) -> None:
             log.error("a request failed: %s: %s", type(error).__name__, error)
         return answer(describe(error))
 
-    async def refusal(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, Refusal)
-        return answer(error.problem)
-
     async def http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, AnyHTTPException)
-        title = str(error.detail)
-        problem = Problem(type="about:blank", title=title, status=error.status_code, detail=title)
-        return answer(problem, dict(error.headers or {}))
+        return answer(problem_of(error), dict(error.headers or {}))
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -165,7 +167,6 @@ def add_handlers(app: FastAPI) -> None:
         return answer(describe(x.SaysoError()))
 
     app.add_exception_handler(x.SaysoError, ours)
-    app.add_exception_handler(Refusal, refusal)
     app.add_exception_handler(AnyHTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(Exception, unexpected)

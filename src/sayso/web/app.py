@@ -20,6 +20,7 @@ from sayso.web import (
     settings,
     sign_in,
 )
+from sayso.web.page import add_problem_pages
 from sayso.web.tries import Tries
 
 PARTS = (
@@ -47,6 +48,7 @@ def add_pages(app: FastAPI, *, at: oidc.Oidc | None = None) -> FastAPI:
     """
     app.state.oidc = at
     app.state.tries = Tries()
+    add_problem_pages(app)
     for part in PARTS:
         app.include_router(part.router)
     return app

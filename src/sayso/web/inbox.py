@@ -11,7 +11,7 @@ from sayso.server.caller import App
 from sayso.server.wire import NAME_MAX
 from sayso.web.detail import Detail, look
 from sayso.web.listing import CHIPS, VIEWS, list_holds
-from sayso.web.page import PageRoute, part_of, render
+from sayso.web.page import PageRoute, part_of, redirect, render
 from sayso.web.session import SignedIn, Visitor
 from sayso.web.verdict import LASTS
 from sayso.web.words import SAID
@@ -46,6 +46,15 @@ async def show_request(request: Request, app: App, visitor: SignedIn, hold_id: H
     editing = "edit" in request.query_params
     detail = await look(app, visitor.caller, hold_id, editing=editing)
     return await show_detail(request, app, visitor, detail)
+
+
+@router.get("/r/{hold_id}/{deed}")
+async def lead_back(request: Request, hold_id: HoldId, deed: str) -> Response:
+    """Show a request instead of the address of one of its forms, which is where a browser is that
+    was shown what does not fit.
+    """
+    del deed
+    return redirect(request, f"/r/{hold_id}")
 
 
 async def show_detail(

@@ -15,15 +15,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 
 from sayso.errors import SaysoError, Unauthenticated
 from sayso.server.json import StrictRequest
-from sayso.server.problem import FAULT, Problem, describe
+from sayso.server.problem import FAULT, RETRY_AFTER_S, Problem, answer, describe, problem_of
 from sayso.web import words
 from sayso.web.asset import assets
 
@@ -42,6 +43,7 @@ CSP = (
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
+RETRY = {"retry-after": str(RETRY_AFTER_S)}
 HEADERS = {
     "content-security-policy": CSP,
     "x-content-type-options": "nosniff",
@@ -139,6 +141,8 @@ class PageRoute(APIRoute):
                 return problem_page(request, describe(error))
             except RequestValidationError:
                 return problem_page(request, _UNREADABLE)
+            except HTTPException as error:
+                return problem_page(request, problem_of(error))
 
         return shown
 
@@ -156,7 +160,34 @@ def problem_page(request: Request, problem: Problem) -> Response:
     if problem.status >= FAULT:
         log.error("a page failed: %s: %s", problem.title, problem.detail)
     visitor = getattr(request.state, "visitor", None)
-    return render(request, "problem.html", visitor=visitor, status=problem.status, problem=problem)
+    headers = RETRY if problem.status in (429, 503) else None
+    return render(
+        request,
+        "problem.html",
+        visitor=visitor,
+        status=problem.status,
+        headers=headers,
+        problem=problem,
+    )
+
+
+def add_problem_pages(app: FastAPI) -> None:
+    """Show a page to a browser that asks for what is not there, or meets a fault of ours."""
+
+    async def shown(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            problem, headers = problem_of(error), dict(error.headers or {})
+        else:
+            log.error("a request failed", exc_info=error)
+            problem, headers = describe(SaysoError()), {}
+        if "text/html" in request.headers.get("accept", ""):
+            page = problem_page(request, problem)
+            page.headers.update(headers)
+            return page
+        return answer(problem, headers)
+
+    app.add_exception_handler(HTTPException, shown)
+    app.add_exception_handler(Exception, shown)
 
 
 def _to_sign_in(request: Request, error: Unauthenticated) -> Response:

@@ -206,6 +206,8 @@ async def read_form(request: Request) -> FormData:
     # Whoever says how text is to be decoded can have it mean what no page has shown.
     if "charset" in request.headers.get("content-type", "").lower().replace("charset=utf-8", ""):
         raise BadValue("a form is sent as UTF-8")
+    # Whoever parses forms bounds each field, and not all of them together: this does.
+    await request.body()
     return await request.form(max_files=0, max_fields=FIELDS_MAX)
 
 
