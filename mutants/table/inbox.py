@@ -9,8 +9,37 @@ _INBOX = "web/test_inbox.py::"
 _FORM = "web/test_form.py::"
 _LIVE = "web/test_live.py::"
 _PAGE = "web/test_page.py::"
+_EXACT = "web/test_exact.py::"
 
 MUTANTS = (
+    Mutant(
+        name="what somebody typed into a field that is not known is left out",
+        file="web/verdict.py",
+        old='    if any(one.startswith(f"{prefix}/") and one not in known for one in typed.values):',
+        new="    if False:",
+        test=_EXACT + "test_a_field_that_a_request_has_not_decides_nothing[args/tu]",
+    ),
+    Mutant(
+        name="what is edited is allowed always by what it was before",
+        file="web/verdict.py",
+        old='    if say == "always" and (typed.get("edit") or hold.together):',
+        new="    if False:",
+        test=_EXACT + "test_always_is_said_of_one_call_as_it_is",
+    ),
+    Mutant(
+        name="several are allowed always at once",
+        file="web/decide.py",
+        old='        if typed.get("say") not in ("approve", "reject"):',
+        new="        if False:",
+        test=_EXACT + "test_always_is_said_of_one_call_as_it_is",
+    ),
+    Mutant(
+        name="two values that can be chosen are called the same",
+        file="web/form.py",
+        old="    return value if plain and not _is_json(value) else _json(value)",
+        new="    return value",
+        test=_EXACT + "test_no_two_values_that_can_be_chosen_are_called_the_same",
+    ),
     Mutant(
         name="a form of anybody's may be of any size",
         file="web/session.py",

@@ -264,7 +264,7 @@ def test_who_is_too_late_is_told_and_keeps_their_text(inbox: Inbox, windows: Win
     page.keyboard.press("r")
     page.keyboard.type("Mine")
     page.locator("#reject").click()
-    expect(toast(page)).to_contain_text("Not sent")
+    expect(toast(page)).to_contain_text("No answer")
     inbox.decide(hold, reject("No."))
     page.context.set_offline(False)
     page.evaluate("document.querySelectorAll('#decision button').forEach(b => b.disabled = false)")

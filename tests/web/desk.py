@@ -78,6 +78,8 @@ def outside(ctx: Context, what: str) -> Any:
 @tool(durable=True)
 async def unlock(ctx: Context, what: str) -> str:
     """Ask for a secret."""
+    if what.startswith("like "):
+        return str(await ctx.ask("Which?", default=what.removeprefix("like ")))
     if what == "form":
         pin = {"type": "object", "properties": {"pin": {"type": "string", "minLength": 30}}}
         await ctx.ask("Fill this in", schema=pin, sensitive=True)

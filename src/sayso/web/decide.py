@@ -24,6 +24,7 @@ from sayso.errors import (
     BadValue,
     CannotUndo,
     HoldExpired,
+    KeyReused,
     NotWhatWasShown,
     Refused,
     RunFinished,
@@ -50,7 +51,7 @@ UNDO_S = 5
 UNDO_CRITICAL_S = 10
 PICKS_MAX = 100
 HoldId = Annotated[str, Path(max_length=NAME_MAX)]
-_LATE = (AlreadyDecided, HoldExpired, NotWhatWasShown, RunFinished)
+_LATE = (AlreadyDecided, HoldExpired, KeyReused, NotWhatWasShown, RunFinished)
 _AGAIN = (BadAnswer, BadValue, WrongVerdict, WorkerMayLive)
 
 
@@ -160,6 +161,8 @@ async def _one_of_several(app: Sayso, caller: Caller, hold_id: str, typed: Typed
             raise WrongVerdict("this asks for more than a yes or a no: open it")
         if hold.together:
             raise WrongVerdict("this is decided with others, or not at all: open it")
+        if typed.get("say") not in ("approve", "reject"):
+            raise WrongVerdict("several are approved or rejected at once, and no more than that")
         saying = read_saying(hold, None, typed)
         decided = await settle(app, caller, hold, saying)
     except _NotTwice:
@@ -250,7 +253,9 @@ async def stop(
 
 def _typed(form: FormData) -> Typed:
     several: dict[str, tuple[str, ...]] = {}
-    for name, value in form.multi_items():
+    for sent, value in form.multi_items():
+        # Browsers make two characters of the end of a line, in names as in values.
+        name = sent.replace("\r\n", "\n")
         several[name] = (*several.get(name, ()), str(value))
     values = {name: found[-1] for name, found in several.items() if name != "csrf"}
     return Typed(values=values, several=several)

@@ -41,6 +41,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of the control: a prefix, and the JSON Pointer of the value."""
     label: str
+    key: str = ""
+    """What the value is called where it is used, whatever its schema calls it."""
     kind: str
     """`text`, `long`, `email`, `url`, `date`, `integer`, `number`, `choice`, `lines`, `json`,
     `object` or `secret`.
@@ -148,6 +150,7 @@ def _field(
     return Field(
         name=name,
         label=text_of(hints, "title") or key,
+        key=key,
         kind=kind,
         value=value,
         text=text,
@@ -194,8 +197,8 @@ def _text(value: str, hints: Schema) -> tuple[str, str, dict[str, Any]]:
     kind = _plain_kind(hints)
     if kind == "date" and not is_day(value):
         kind = "text"
-    if kind == "text" and ("\n" in value or len(value) > LONG):
-        kind = "long"
+    if "\n" in value or (kind == "text" and len(value) > LONG):
+        kind = "long"  # Where there is one line only, a browser leaves the ends of lines out.
     return kind, value, {}
 
 
@@ -229,7 +232,7 @@ def _options(value: Any, hints: Schema) -> tuple[tuple[str, str], ...]:
         cases = cast("list[Any]", hints["oneOf"])
         if all(isinstance(one, Mapping) and "const" in one for one in cases):
             found = [
-                (_json(one["const"]), text_of(one, "title") or _called(one["const"]))
+                (_json(one["const"]), _titled(text_of(one, "title"), one["const"]))
                 for one in cast("list[Schema]", cases)
             ]
     if not found or len(found) > OPTIONS_MAX:
@@ -240,7 +243,26 @@ def _options(value: Any, hints: Schema) -> tuple[tuple[str, str], ...]:
 
 
 def _called(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
+    """Call a value so that no other one is called the same: the text `1` has quotes."""
+    if not isinstance(value, str):
+        return _json(value)
+    # Browsers show one blank for many in what can be chosen, and none at its ends.
+    plain = value and value == " ".join(value.split()) and not value.startswith('"')
+    return value if plain and not _is_json(value) else _json(value)
+
+
+def _titled(title: str, value: Any) -> str:
+    """Call a value as its schema does, and by itself: whoever wrote the one may have meant another."""
+    called = _called(value)
+    return f"{title} ({called})" if title and title != called else called
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_value(text)
+    except BadValue:
+        return False
+    return True
 
 
 def _nullable(schema: Any, hints: Schema) -> bool:

@@ -38,7 +38,8 @@ COOKIE = "sayso_session"
 LASTS_MS = 7 * 24 * 3600 * 1000
 MANY_MAX = 50
 """How many sessions somebody has at most; a further one ends the oldest."""
-FIELDS_MAX = 1000
+FIELDS_MAX = 50_000
+"""Arguments have at most so many values: none is so large that it cannot even be rejected."""
 AGENT_MAX = 200
 _CSRF = "csrf"
 _TEXT = re.compile(r"([A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})", re.ASCII)

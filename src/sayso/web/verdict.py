@@ -21,7 +21,15 @@ from sayso.engine.grants import Always
 from sayso.errors import BadAnswer, BadValue, WrongVerdict
 from sayso.store.views import HoldView
 from sayso.web.detail import ANSWER, ARGS, Typed, form_fields
-from sayso.web.form import Field, as_object, make_fields, names_of, read_fields, read_number
+from sayso.web.form import (
+    Field,
+    Reading,
+    as_object,
+    make_fields,
+    names_of,
+    read_fields,
+    read_number,
+)
 
 LASTS = {"1h": "1 hour", "1d": "1 day", "7d": "7 days", "30d": "30 days"}
 """For how long something can be allowed always."""
@@ -55,6 +63,8 @@ def read_saying(hold: HoldView, schema: Schema | None, typed: Typed) -> Saying:
     say, seen = typed.get("say"), typed.get("seen")
     if say not in _SAYS:
         raise WrongVerdict("the form does not say what to decide: load the page again")
+    if say == "always" and (typed.get("edit") or hold.together):
+        raise WrongVerdict("what is allowed always is one call, as it is: approve this one alone")
     if not seen:
         raise WrongVerdict("the form does not say what was shown: load the page again")
     return Saying(
@@ -85,7 +95,7 @@ def _verdict(say: str, hold: HoldView, schema: Schema | None, typed: Typed) -> V
 def _edited(hold: HoldView, schema: Schema | None, typed: Typed) -> dict[str, Any] | None:
     """Read edited arguments; None if nothing was edited."""
     fields = make_fields(schema, hold.args, ARGS)
-    reading = read_fields(fields, typed.values)
+    reading = _read(fields, typed, ARGS)
     problems = dict(reading.problems)
     if reading.changed and not problems and schema is not None:
         # Only of what was changed: the rest is as the tool itself has written it.
@@ -105,14 +115,14 @@ def _answer(hold: HoldView, typed: Typed) -> Any:
     try:
         match question.kind:
             case "choices":
-                return list(typed.several.get(ANSWER, ()))
+                return [one.replace("\r\n", "\n") for one in typed.several.get(ANSWER, ())]
             case "yes_no":
                 return {"true": True, "false": False}.get(text, text)
             case "number":
                 return read_number(text)
             case "form":
                 fields = form_fields(question)
-                reading = read_fields(fields, typed.values)
+                reading = _read(fields, typed, ANSWER)
                 if reading.problems:
                     raise Unfit(reading.problems)
                 return reading.value
@@ -122,6 +132,16 @@ def _answer(hold: HoldView, typed: Typed) -> Any:
                 return text.replace("\r\n", "\n")
     except BadValue as error:
         raise Unfit({ANSWER: str(error)}) from None
+
+
+def _read(fields: tuple[Field, ...], typed: Typed, prefix: str) -> Reading:
+    """Read the controls of a form; `BadValue` if it has others: what somebody typed there would be
+    lost, and they would think that it counts.
+    """
+    known = names_of(fields)
+    if any(one.startswith(f"{prefix}/") and one not in known for one in typed.values):
+        raise BadValue("the form has a field that this request has not: load the page again")
+    return read_fields(fields, typed.values)
 
 
 def _result(typed: Typed) -> Any:

@@ -14,7 +14,7 @@ from sayso.domain.digest import decode_value
 from sayso.domain.glyph import inline, show
 from sayso.domain.hold import Approved, Decision, Expired, name_approvers
 from sayso.domain.value import Principal
-from sayso.errors import HoldExpired, NotWhatWasShown, SaysoError
+from sayso.errors import HoldExpired, KeyReused, NotWhatWasShown, SaysoError
 from sayso.store.views import HoldView, moment
 from sayso.web.scope import scope_rows
 
@@ -167,6 +167,8 @@ def too_late(error: SaysoError, me: Principal) -> str:
     decision: Decision | None = getattr(error, "decision", None)
     if isinstance(error, NotWhatWasShown):
         return "This request was changed after you had opened it. Look at it again."
+    if isinstance(error, KeyReused):
+        return "This form was sent before, and said something else then. Look at what stands."
     if isinstance(error, HoldExpired):
         return "Too late: the time for this request is over."
     if decision is None:
@@ -195,6 +197,11 @@ def plainly(text: str) -> str:
 def exact(text: object) -> str:
     """Give any text in one line, with nothing in it that hides or moves."""
     return inline(str(text))
+
+
+def is_odd(text: object) -> bool:
+    """Tell whether something in a text hides, moves, or passes for something else."""
+    return bool(show(str(text)).escaped)
 
 
 def lines(text: str) -> str:
@@ -250,6 +257,7 @@ GLOBALS: dict[str, Any] = {
     "decided": decided,
     "LATER": LATER,
     "ends": ends,
+    "is_odd": is_odd,
     "risk_bars": risk_bars,
     "said": said,
     "lasting": lasting,

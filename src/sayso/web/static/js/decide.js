@@ -88,7 +88,8 @@ async function send(form, data) {
     return;
   }
   decidedHere.delete(id);
-  if (html && [200, 409, 410, 422].includes(status)) {
+  // What is no request says only what went wrong, and what was typed stays.
+  if (html.includes("<article ") && [200, 409, 410, 422].includes(status)) {
     show(html);
     const place = find("#request [aria-invalid]") ?? find("#request [role=alert], #approve.armed");
     if (place?.matches("p")) place.tabIndex = -1;

@@ -58,7 +58,8 @@ export async function post(url, data) {
  * @param {string} html
  */
 export function titleOf(status, html) {
-  if (!status) return "Not sent: there is no connection. Nothing was decided.";
+  // It may have been sent, and carried out, all the same: what is sent again counts once.
+  if (!status) return "No answer: there is no connection. Whether it counts is not known; send it again.";
   const page = new DOMParser().parseFromString(html, "text/html");
   return page.querySelector("h1")?.textContent ?? "This did not work.";
 }

@@ -1,4 +1,4 @@
-import { base, find } from "./dom.js";
+import { find } from "./dom.js";
 
 const YEAR_S = 31536000;
 
@@ -12,6 +12,6 @@ export function startTheme() {
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const next = (root.dataset.theme || system) === "dark" ? "light" : "dark";
     root.dataset.theme = next;
-    document.cookie = `sayso_theme=${next}; path=${base || "/"}; max-age=${YEAR_S}; samesite=lax`;
+    document.cookie = `sayso_theme=${next}; path=/; max-age=${YEAR_S}; samesite=lax`;
   });
 }
