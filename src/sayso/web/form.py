@@ -252,7 +252,7 @@ def _called(value: Any) -> str:
 
 
 def _titled(title: str, value: Any) -> str:
-    """Call a value as its schema does, and by itself: whoever wrote the one may have meant another."""
+    """Call a value as its schema does, and by itself: that may be something else."""
     called = _called(value)
     return f"{title} ({called})" if title and title != called else called
 
