@@ -19,16 +19,23 @@ MUTANTS = (
     Mutant(
         name="a span says what an error says",
         file="engine/otel.py",
-        old="                span.fail(type(error).__name__)",
-        new="                span.fail(str(error))",
+        old="            span.fail(type(error).__name__)",
+        new="            span.fail(str(error))",
         test=_ENGINE + "test_who_comes_second_has_a_span_that_failed",
     ),
     Mutant(
         name="a span has exceptions in it",
         file="engine/otel.py",
-        old="            record_exception=False,",
-        new="            record_exception=True,",
+        old="                record_exception=False,",
+        new="                record_exception=True,",
         test=_ENGINE + "test_who_comes_second_has_a_span_that_failed",
+    ),
+    Mutant(
+        name="what goes wrong in an SDK goes wrong here",
+        file="engine/otel.py",
+        old="            if not self._has_failed:",
+        new="            raise\n            if not self._has_failed:",
+        test=_ENGINE + "test_an_sdk_that_fails_changes_nothing[memory-on_end]",
     ),
     Mutant(
         name="a request is told by its path",

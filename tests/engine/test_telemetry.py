@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor
 
 from sayso import Agent, Policy, Rule, Sayso, approve, reject, tool
+from sayso.domain.hold import read_id
 from sayso.engine import gauge
 from sayso.engine.telemetry import ATTRIBUTES, METRICS, SPANS
-from sayso.errors import AlreadyDecided, BadSetup, UnknownHold
+from sayso.errors import AlreadyDecided, BadSetup, StoreBusy, UnknownHold
 from sayso.testing import call, say
 from tests.telemetry import Heard, id_of, links_of, parent_of
 
@@ -287,6 +291,61 @@ def test_the_page_about_it_names_everything_that_is_told() -> None:
     page = (Path(__file__).parents[2] / "docs/howto/telemetry.md").read_text(encoding="utf-8")
 
     assert [name for name in [*SPANS, *METRICS] if f"| `{name}` |" not in page] == []
+
+
+async def test_what_a_newer_version_asks_is_counted_without_its_risk(place: Place) -> None:
+    async with place.app(teller()) as app:
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        found = await app.store.hold(*(read_id("hold", hold.id) or ("", 0)))
+    assert found is not None
+    newer = replace(found.opened, payload=b'{"type":"hold.opened.9"}')
+
+    assert gauge.risk_of(found) == "high"
+    assert gauge.risk_of(replace(found, opened=newer)) == ""
+
+
+async def test_a_sweep_does_not_fail_by_what_is_counted_after_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def next_due() -> int:
+        raise StoreBusy
+
+    async with place.app(telemetry=Heard().telemetry) as app:
+        monkeypatch.setattr(app.store.outbox, "next_due", next_due)
+        place.clock.advance("1m")
+
+        assert await app.sweep() == 0
+
+
+@pytest.mark.parametrize("where", ["on_start", "on_end"])
+async def test_an_sdk_that_fails_changes_nothing(
+    place: Place, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard, paid = Heard(), []
+
+    class Broken(SpanProcessor):
+        pass
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the collector is away: 4711")
+
+    setattr(Broken, where, fail)
+    heard.tracers.add_span_processor(Broken())
+
+    @tool(approval=True, effect="once")
+    async def pay(amount: int = 1) -> str:
+        paid.append(amount)
+        return "paid"
+
+    async with place.app(agent([call("pay"), say("Done.")], pay), telemetry=heard.telemetry) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        await app.decide(await held(run), approve(), by="mira")
+        view = await completed(run)
+
+    assert (view.output, paid) == ("Done.", [1])
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    (told,) = [one for one in caplog.records if "RuntimeError" in one.getMessage()]
+    assert "4711" not in told.getMessage()
 
 
 def test_an_attribute_that_is_on_no_list_is_a_mistake() -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 
 from sayso.domain import events as e
 from sayso.engine.telemetry import Attributes, Telemetry
+from sayso.errors import NotUnderstood
 from sayso.store.base import PAGE_MAX, HoldFound, Store
 from sayso.store.journal import decode
 from sayso.store.query import HoldQuery
@@ -68,6 +69,11 @@ def age_of(waited_ms: int) -> str:
 
 
 def risk_of(found: HoldFound) -> str:
-    """Give the risk of what a hold asks about; nothing if that was erased."""
-    event = decode(found.opened if found.revision is None else found.revision)
+    """Give the risk of what a hold asks about; nothing if that was erased, or is not understood:
+    one that a newer version has asked must not keep all others from being counted.
+    """
+    try:
+        event = decode(found.opened if found.revision is None else found.revision)
+    except NotUnderstood:
+        return ""
     return event.ruling.risk if isinstance(event, e.HoldOpened | e.HoldRevised) else ""

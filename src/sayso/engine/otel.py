@@ -5,6 +5,7 @@ none is set up, it comes to nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from sayso.engine.telemetry import ATTRIBUTES, METRICS, Attributes
+
+log = logging.getLogger("sayso")
 
 NAME = "sayso"
 _TRACEPARENT = "traceparent"
@@ -37,6 +40,7 @@ class OpenTelemetry:
         self._shown: Mapping[str, Sequence[tuple[float, Attributes]]] = {}
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
+        self._has_failed = False
         for name, metric in METRICS.items():
             if metric.kind == "counter":
                 counter = meter.create_counter(name, metric.unit, metric.means)
@@ -60,25 +64,34 @@ class OpenTelemetry:
         serves: bool = False,
     ) -> Generator[_Span]:
         """Give a span that is the current one inside."""
-        with self._tracer.start_as_current_span(
-            name,
-            context=None if parent is None else _context_of(parent),
-            kind=SpanKind.SERVER if serves else SpanKind.INTERNAL,
-            attributes=_checked(attributes or {}),
-            # An exception's message may have arguments in it: its type is enough.
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as started:
-            span = _Span(started)
-            for one in links:
-                span.link(one)
-            try:
+        about = _checked(attributes or {})
+        started = trace.INVALID_SPAN
+        with self._apart():
+            started = self._tracer.start_span(
+                name,
+                context=None if parent is None else _context_of(parent),
+                kind=SpanKind.SERVER if serves else SpanKind.INTERNAL,
+                attributes=about,
+            )
+        span = _Span(started)
+        for one in links:
+            span.link(one)
+        try:
+            with trace.use_span(
+                started,
+                # An exception's message may have arguments in it: its type is enough.
+                record_exception=False,
+                set_status_on_exception=False,
+            ):
                 yield span
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:
-                span.fail(type(error).__name__)
-                raise
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            span.fail(type(error).__name__)
+            raise
+        finally:
+            with self._apart():
+                started.end()
 
     def trace(self) -> str:
         """Say where the current span is; nothing if there is none."""
@@ -97,15 +110,31 @@ class OpenTelemetry:
 
     def count(self, name: str, attributes: Attributes | None = None, *, by: int = 1) -> None:
         """Add to a counter."""
-        self._counters[name].add(by, _checked(attributes or {}))
+        about = _checked(attributes or {})
+        with self._apart():
+            self._counters[name].add(by, about)
 
     def measure(self, name: str, value: float, attributes: Attributes) -> None:
         """Add a value to a histogram."""
-        self._histograms[name].record(value, _checked(attributes))
+        about = _checked(attributes)
+        with self._apart():
+            self._histograms[name].record(value, about)
 
     def show(self, gauges: Mapping[str, Sequence[tuple[float, Attributes]]]) -> None:
         """Replace what gauges are at: all of them."""
         self._shown = gauges
+
+    @contextmanager
+    def _apart(self) -> Generator[None]:
+        """Keep to itself what goes wrong in an SDK, in whose processors there is anybody's code: a
+        call that has run would be in doubt, and a decision that stands would look refused.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - nothing is different for being watched.
+            if not self._has_failed:
+                log.warning("telemetry fails, and that is said once: %s", type(error).__name__)
+            self._has_failed = True
 
     def _observe(self, name: str, _: CallbackOptions) -> list[Observation]:
         return [Observation(value, _checked(about)) for value, about in self._shown.get(name, ())]
