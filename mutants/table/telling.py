@@ -11,6 +11,20 @@ _REMIND = "engine/test_remind.py::"
 
 MUTANTS = (
     Mutant(
+        name="a reminder shows a card where nobody was asked",
+        file="notify/slack.py",
+        old="        await self._ask(hold, hold.approvers)",
+        new="        await self._ask(hold, notice.to)",
+        test=_CARDS + "test_who_wants_to_be_reminded_is_where_the_card_is_and_nowhere_else",
+    ),
+    Mutant(
+        name="a vote is drawn over the end",
+        file="notify/slack.py",
+        old="        await self.catch_up(hold, posts)",
+        new="        await self.catch_up(hold)",
+        test=_CARDS + "test_a_vote_that_is_drawn_after_the_end_does_not_stay",
+    ),
+    Mutant(
         name="what another run settles is told of",
         file="engine/parcel.py",
         old=" if hold.n not in left and not hold.child]",

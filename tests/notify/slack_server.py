@@ -32,6 +32,9 @@ class FakeSlack:
         self.waits = threading.Event()
         self.waits.set()
         self._lock = threading.Lock()
+        self._slow, self._going = "", threading.Event()
+        self.kept = []
+        """What waits on its own, if anything does."""
 
     def of(self, method):
         return [sent for name, sent in self.calls if name == method]
@@ -41,8 +44,16 @@ class FakeSlack:
         """The messages that are no replies, oldest first."""
         return [one for one in self.messages.values() if "thread_ts" not in one]
 
+    def keep_first(self, method):
+        """Let the next call of a method wait, and no other; give what lets it go on."""
+        self._slow = method
+        return self._going.set
+
     def answer(self, method, sent):
         self.waits.wait(30)
+        if method == self._slow and not self.kept:
+            self.kept.append(sent)
+            self._going.wait(30)
         with self._lock:
             self.calls.append((method, sent))
             if method in self.answers:

@@ -9,7 +9,21 @@ import pytest
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 
-from sayso import Agent, Policy, Rule, Sayso, Secret, anyone, approve, ask_user, reject, tool, user
+from sayso import (
+    Agent,
+    Notice,
+    Policy,
+    Rule,
+    Sayso,
+    Secret,
+    anyone,
+    approve,
+    ask_user,
+    reject,
+    role,
+    tool,
+    user,
+)
 from sayso.errors import BadSetup
 from sayso.notify.channel import Channels
 from sayso.notify.slack import CARDS, Slack
@@ -209,6 +223,39 @@ async def test_who_is_reminded_is_called_by_name_beside_the_card():
             assert reply["text"].startswith("<@U7> <@U9> ")
 
 
+async def test_who_wants_to_be_reminded_is_where_the_card_is_and_nowhere_else():
+    clock = FakeClock()
+    with fake_slack() as slack:
+        rule = {"approvers": [role("finance")]}
+        where = {"role:finance": "C2"}
+        async with asking(slack, rule=rule, clock=clock, channels=where) as (app, hold):
+            await app.people.put("ann", roles=["finance"], identities=["slack:U7"])
+            await app.remind(hold.id, "1h", by="ann")
+            clock.advance("1h")
+            await drawn(app, lambda: len(slack.messages) == 2)
+
+            assert {one["channel"] for one in slack.messages.values()} == {"C2"}
+            (reply,) = [one for one in slack.messages.values() if "thread_ts" in one]
+            assert reply["text"].startswith("<@U7> ")
+
+
+async def test_a_vote_that_is_drawn_after_the_end_does_not_stay():
+    """A card is drawn as settled, and let go, while an older view of it is on its way."""
+    with fake_slack() as slack:
+        async with asking(slack, rule={"approvers": [anyone]}) as (app, hold):
+            vote = Notice(id="n", kind="voted", hold=hold, to=hold.approvers)
+            release = slack.keep_first("chat.update")
+            drawing = asyncio.ensure_future(app.notify.channels[0].send(vote))
+            await drawn(app, lambda: slack.kept)
+            await app.decide(hold, approve(), by="ann")
+            await drawn(app, ended(slack))
+            release()
+            await drawing
+
+            assert len(slack.of("chat.update")) == 3
+            assert not buttons(slack.cards[0])
+
+
 ODD = "*x* <!channel> & \u202egnp"
 
 
@@ -369,8 +416,6 @@ async def test_a_card_posted_while_its_hold_was_settled_has_no_buttons_in_the_en
         ) as app:
             hold = (await (await app.start("teller", "go", by="mira")).wait(timeout=20)).holds[0]
             slack.waits.clear()
-            from sayso import Notice
-
             asked = asyncio.ensure_future(
                 channel.send(Notice(id="n", kind="asked", hold=hold, to=hold.approvers))
             )

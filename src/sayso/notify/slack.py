@@ -10,7 +10,7 @@ Rule 3: where a card is, is kept on the shelf: whichever process hears of the en
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from typing import Any, cast
@@ -186,32 +186,35 @@ class Slack:
                 await self._forget(hold, post)
         await self.catch_up(hold)
 
-    async def catch_up(self, hold: HoldView) -> None:
-        """Draw cards again that became known only when their hold was settled: whoever was told of
-        that did not know of them yet.
+    async def catch_up(self, hold: HoldView, posts: Sequence[Post] = ()) -> None:
+        """Draw cards again that became known, or were drawn, only when their hold was settled:
+        whoever was told of that did not know of them yet.
         """
         place = read_id("hold", hold.id)
         found = None if place is None else await self._open.hold(*place)
         if found is not None and found.row.status == "settled":
-            await self._settle(hold_view(found))
+            await self._settle(hold_view(found), posts)
 
-    async def _settle(self, hold: HoldView) -> None:
+    async def _settle(self, hold: HoldView, also: Sequence[Post] = ()) -> None:
         name = "" if hold.decision is None else await self._name(hold.decision.by)
         card = settled_card(hold, name=name)
         _, posts = await self._posts(hold)
-        for post in posts:
+        for post in dict.fromkeys((*posts, *also)):
             await self._update(post, card)
             await self._forget(hold, post)
 
     async def _redraw(self, hold: HoldView) -> None:
         card = self._drawn(hold)
-        for post in (await self._posts(hold))[1]:
-            if post.seen == hold.digest:
-                await self._update(post, card)
+        posts = [post for post in (await self._posts(hold))[1] if post.seen == hold.digest]
+        for post in posts:
+            await self._update(post, card)
+        # Whoever was told of the end meanwhile may have drawn that before this.
+        await self.catch_up(hold, posts)
 
     async def _remind(self, notice: Notice) -> None:
         hold = notice.hold
-        await self._ask(hold, notice.to)
+        # Whom it is for is called; where it may be read is up to whom the hold asks.
+        await self._ask(hold, hold.approvers)
         said = " ".join([*await self._mentions(notice.to), "It still waits for somebody."])
         for post in (await self._posts(hold))[1]:
             await self._post(post.channel, text=said, thread_ts=post.ts, reply_broadcast=True)
