@@ -11,6 +11,20 @@ _TERMINAL = "cli/test_terminal.py::"
 
 MUTANTS = (
     Mutant(
+        name="a digit answers a question in words",
+        file="cli/inbox.py",
+        old='        if key in "123456789" and _takes_digits(hold):',
+        new='        if key in "123456789" and hold.question is not None:',
+        test=_TERMINAL + "test_a_digit_is_no_answer_where_it_could_only_begin_one[local]",
+    ),
+    Mutant(
+        name="an editor shows what cannot be seen",
+        file="cli/asking.py",
+        old="            file.write(head + _visible(text)",
+        new="            file.write(head + text",
+        test=_PEOPLE + "test_an_editor_that_changes_nothing_changes_nothing[\\u2028]",
+    ),
+    Mutant(
         name="keys count before anything was seen",
         file="cli/keys.py",
         old="        await asyncio.sleep(GRACE_S)\n        self.drop()",

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from sayso.cli import main
+from sayso.cli.asking import edit
 
 from .conftest import PATIENCE_S, SAYSO, environment
 from .stage import STAGE, WAYS, staged
@@ -174,6 +175,19 @@ def test_arguments_are_changed_in_an_editor(stage, run, way, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "- amount: 200.0\n+ amount: 9.5\n" in done.stderr
     assert stage.hold(name)["args"]["amount"] == 9.5
+
+
+@pytest.mark.parametrize("split", ["\u2028", "\x85", "\x1c", "\r", "\n"])
+def test_an_editor_that_changes_nothing_changes_nothing(monkeypatch, tmp_path, split):
+    """Not even what looks like a line of ours, inside of a text."""
+    monkeypatch.setenv("EDITOR", f"cp -t {tmp_path}")
+    args = {"note": f"pay {split}# not{split} me \u202ethis \u00e9"}
+    text = json.dumps(args, ensure_ascii=False)
+
+    assert json.loads(edit(text, ["Pay Jiro"])) == args
+    (shown,) = tmp_path.iterdir()
+    assert all(one == "\n" or one.isprintable() for one in shown.read_text())
+    assert "\u00e9" in shown.read_text()
 
 
 def test_changes_need_the_code_that_checks_them(stage, run):

@@ -150,6 +150,20 @@ def test_a_session_goes_from_one_request_to_the_next(stage, way, terminal):
     assert [one and one["verdict"] for one in found] == ["approved", "answered", "approved", None]
 
 
+def test_a_digit_is_no_answer_where_it_could_only_begin_one(stage, way, terminal):
+    name = stage.ask("name")
+    run = f"run:{name.removeprefix('hold_').partition('.')[0]}"
+
+    child = terminal("inbox", run, **stage.env(way, NO_COLOR="1"))
+    child.expect("e answer in words .* q quit")
+    pressed(child, "7", "Nothing is decided.")
+    child.send("q")
+    said, code = finish(child)
+
+    assert (code, "0 decided." in said) == (0, True)
+    assert stage.hold(name)["status"] == "open"
+
+
 def pressed(child: pexpect.spawn, key: str, then: str) -> None:
     """Press a key until it does something: those pressed too early are dropped."""
     for _ in range(40):

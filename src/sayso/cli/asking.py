@@ -6,6 +6,7 @@ Blocking reads would not do: while one is under way, asyncio only notes an inter
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import subprocess
@@ -70,18 +71,27 @@ def edit(text: str, about: list[str]) -> bytes:
     handle, name = tempfile.mkstemp(suffix=".json", prefix="sayso-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(head + text + "\n")
+            file.write(head + _visible(text) + "\n")
         try:
             # No shell: what the file is called, or anything in it, cannot be a command.
             subprocess.run([*shlex.split(editor), name], check=True)  # noqa: S603
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise BadSetup(f"the editor {editor!r} did not work: {error}; set EDITOR") from None
-        lines = Path(name).read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = Path(name).read_text(encoding="utf-8").split("\n")
     finally:
         Path(name).unlink(missing_ok=True)
-    read = "".join(line for line in lines if not line.startswith("#")).encode()
+    read = "\n".join(line for line in lines if not line.startswith("#")).encode()
     try:
         decode_value(read)
     except BadValue as error:
         raise BadValue(f"what was edited is not JSON as it is read here: {error}") from None
     return read
+
+
+def _visible(text: str) -> str:
+    """Write JSON with what cannot be seen as its number: an editor shows a line of its own for some
+    of it, which may look like one of ours, or turns what follows around.
+    """
+    return "".join(
+        [one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text]
+    )

@@ -10,7 +10,7 @@ import click
 from sayso.cli.answer import read_answer
 from sayso.cli.approve import CRITICAL, changed
 from sayso.cli.asking import is_terminal
-from sayso.cli.card import broken, card, changes
+from sayso.cli.card import broken, card, changes, choices_of
 from sayso.cli.deciding import Outcome, became, decide
 from sayso.cli.desk import Desk, at_desk
 from sayso.cli.ending import said, told
@@ -23,6 +23,7 @@ from sayso.domain.hold import SIGN_INS, Verdict, answer, approve, reject
 from sayso.errors import AlreadyDecided, SaysoError, Unreachable
 from sayso.store.views import HoldView
 
+DIGITS = 9
 LOOK_S = 1.0
 """How soon something new is seen."""
 _KEYS = {
@@ -32,6 +33,7 @@ _KEYS = {
     "sign_in": "a sign in  r reject",
     "consent": "a allow  r deny",
 }
+_IN_WORDS = "e answer in words  r reject"
 _OTHERS = "e say its result  r reject"
 _ALWAYS = "s skip  u undo  q quit"
 
@@ -188,7 +190,7 @@ class _Session:
             return answer(self._read(hold, await self._keys.line("Your answer: ")))
         if key == "e" and hold.kind not in SIGN_INS:
             return answer(decode_value(await self._keys.line("Its result, as JSON: ")))
-        if key in "123456789" and hold.question is not None:
+        if key in "123456789" and _takes_digits(hold):
             return answer(self._read(hold, key))
         self._say(f"{plain(key)}? {_keys_of(hold)}")
         return None
@@ -240,4 +242,10 @@ class _Session:
 
 
 def _keys_of(hold: HoldView) -> str:
-    return f"{_KEYS.get(hold.kind, _OTHERS)}  {_ALWAYS}"
+    by_words = hold.question is not None and not _takes_digits(hold)
+    return f"{_IN_WORDS if by_words else _KEYS.get(hold.kind, _OTHERS)}  {_ALWAYS}"
+
+
+def _takes_digits(hold: HoldView) -> bool:
+    """Tell whether a digit is an answer, and not only how one begins: of a number, or of words."""
+    return hold.question is not None and 0 < len(choices_of(hold.question)) <= DIGITS
