@@ -18,6 +18,7 @@ from tests.cli.conftest import PATIENCE_S, SAYSO, environment
 
 PROGRAM = """
 import asyncio
+import sys
 from pathlib import Path
 from sayso import Agent, Sayso, tool
 from sayso.testing import ScriptedModel, call, say
@@ -27,7 +28,7 @@ async def pay(amount: float) -> str:
     Path("busy").touch()
     while amount > 100 and not Path("go").exists():
         await asyncio.sleep(0.01)
-    Path("paid").touch()
+    Path("paid").write_text(str(sys.getswitchinterval()))
     return "paid"
 
 def answer(messages):
@@ -59,9 +60,9 @@ def store(request, place) -> str:
 
 
 @contextmanager
-def working(place: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+def working(place: Path, *args: str, command: str = "worker") -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [SAYSO, "worker", "paying:app", *args],
+        [SAYSO, command, "paying:app", *args],
         cwd=place,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -114,6 +115,15 @@ def test_a_worker_says_what_it_is_works_and_drains(place, store):
     assert rest == ""
     assert status == "completed"
     assert worker.returncode == 0, words
+
+
+@pytest.mark.parametrize("command", [("worker",), ("serve", "--port", "0")])
+def test_threads_take_short_turns_in_a_process_that_serves_or_works(place, command):
+    with working(place, *command[1:], command=command[0]) as process:
+        process.stdout.readline()
+        assert _status(place / "here.db", _start(place / "here.db", 10)) == "completed"
+
+    assert float((place / "paid").read_text()) == pytest.approx(0.0005)
 
 
 def test_a_worker_waits_for_the_call_under_way(place):

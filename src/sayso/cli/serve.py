@@ -16,6 +16,7 @@ from sayso.cli.imported import APP
 from sayso.cli.log import Form, log_option, log_to_stderr
 from sayso.cli.oidc import oidc_options, read_oidc
 from sayso.cli.opened import Place, default_store, store_option
+from sayso.cli.turns import take_turns
 from sayso.domain.value import Principal
 from sayso.errors import BadSetup
 from sayso.wired import only_looking
@@ -91,6 +92,7 @@ def serve(
     if way is not None:
         ways.append(way)
     log_to_stderr(form)
+    take_turns()
     sock = bind(host, port)
     _say_where(sock, local, opens=opens)
     served = create_app(sayso, ways=ways, public_url=public_url)

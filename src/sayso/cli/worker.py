@@ -12,6 +12,7 @@ from sayso.cli.imported import APP
 from sayso.cli.log import Form, log_option, log_to_stderr
 from sayso.cli.opened import Place, store_option
 from sayso.cli.plain import plain
+from sayso.cli.turns import take_turns
 from sayso.wired import only_working, works_for
 
 CUT_OFF = 1
@@ -58,6 +59,7 @@ def worker(
     where = None if store is None else store.where
     working = only_working(app, where, runs=runs, drain_s=drain)
     log_to_stderr(form)
+    take_turns()
 
     def tell(worker_id: str) -> None:
         agents = ", ".join(map(plain, works_for(working)))
