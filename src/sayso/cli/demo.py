@@ -69,7 +69,7 @@ def demo(
             directory, in_terminal=in_terminal, headless=headless, port=port, opens=not no_browser
         )
         if story is None:
-            click.echo("\nYou left before the payment was decided. Nothing was paid.")
+            click.echo("\nYou left before the agents could go on. Nothing was paid.")
             return
         click.echo()
         print_run(story.row, story.journal)

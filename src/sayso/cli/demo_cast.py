@@ -10,6 +10,7 @@ from sayso.agents.builtin import ask_user
 from sayso.agents.oauth_provider import OAuthProvider
 from sayso.agents.tools import tool
 from sayso.domain.call import Declined, Failed, Returned
+from sayso.domain.hold import SignIn
 from sayso.domain.message import Message, ToolMessage
 from sayso.engine.ports import Context
 from sayso.testing.scripted import ScriptedModel, Turn, call, say
@@ -78,7 +79,7 @@ def make_cast() -> list[Agent]:
         """Drop a table for good."""
         return f"dropped {table}, {rows:,} rows"
 
-    @tool(sign_in="example-mail", effect="once")
+    @tool(sign_in=SignIn(provider="example-mail", scopes=("mail.send",)), effect="once")
     async def send_mail(ctx: Context, to: str, text: str) -> str:
         """Send a mail in somebody's name."""
         del ctx

@@ -34,7 +34,7 @@ RUNS = (RUN_ID, *(run_id for run_id, _ in CAST.values()))
 
 
 def play_pages(directory: Path, *, headless: bool, port: int, opens: bool) -> Story | None:
-    """Play it; give what was seen, or None if whoever plays left before the payment was decided."""
+    """Play it; give what was seen, or None if whoever plays left before the agents went on."""
     with ExitStack() as stack:
         server = stack.enter_context(child("sayso.cli.demo_server", str(directory), str(port)))
         told = hear(server)
