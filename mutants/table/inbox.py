@@ -148,18 +148,27 @@ MUTANTS = (
         test=_INBOX + "test_a_filter_looks_only_so_far_at_a_time",
     ),
     Mutant(
+        name="a conversation is followed without the right to see it",
+        file="web/chat.py",
+        old="""            await window.check_run(run_id)
+        except""",
+        new="""            pass
+        except""",
+        test=_LIVE + "test_the_stream_of_a_conversation_ends_with_the_right_to_see_it",
+    ),
+    Mutant(
+        name="the inbox tells a session that has ended",
+        file="web/session.py",
+        old="        return (await visitor_of(request)).session.id == visitor.session.id",
+        new="        return True",
+        test=_LIVE + "test_a_stream_ends_with_its_session",
+    ),
+    Mutant(
         name="the inbox tells of what somebody may not see",
         file="web/live.py",
         old="        return None  # Not theirs to see, or gone by now.",
         new='        return {"id": hold_id(moved.run_id, moved.n), "status": "open", "said": ""}',
         test=_LIVE + "test_a_session_is_told_of_what_it_may_see_and_of_nothing_else",
-    ),
-    Mutant(
-        name="the inbox tells a session that has ended",
-        file="web/live.py",
-        old="    except Unauthenticated:\n            return False",
-        new="    except Unauthenticated:\n            return True",
-        test=_LIVE + "test_a_stream_ends_with_its_session",
     ),
     Mutant(
         name="the inbox keeps all that a session has not heard",

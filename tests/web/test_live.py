@@ -7,15 +7,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
+
+import pytest
 
 from sayso import approve, reject
 from sayso.server.seat import Seats
 from sayso.store.base import PAGE_MAX
 from sayso.store.memory import MemoryStore
+from sayso.web import chat
 from sayso.web import live as module
 from sayso.web.live import PENDING_MAX, Ear, Live, Moved, find_end
-from sayso.web.session import COOKIE
+from sayso.web.session import COOKIE, Sessions
 from tests.web.browsing import Desk, Person, run
 
 PATIENCE_S = 20
@@ -24,7 +28,13 @@ PATIENCE_S = 20
 class Stream:
     """A stream of somebody's session, as the server sends it."""
 
-    def __init__(self, desk: Desk, person: Person, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        person: Person,
+        headers: dict[str, str] | None = None,
+        path: str = "/live",
+    ) -> None:
         self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._gone = asyncio.Event()
         self._rest = b""
@@ -36,8 +46,8 @@ class Stream:
             "http_version": "1.1",
             "method": "GET",
             "scheme": "http",
-            "path": "/live",
-            "raw_path": b"/live",
+            "path": path,
+            "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
             "headers": [(key.encode(), value.encode()) for key, value in named.items()],
@@ -84,6 +94,20 @@ async def opened(desk: Desk, person: Person, **headers: str) -> Stream:
     assert await anext(frames) == "retry: 2000"
     assert "event: list" in await anext(frames)
     return stream
+
+
+async def end_session(desk: Desk, person: Person) -> None:
+    sessions = Sessions(desk.sayso.store)
+    found = await sessions.find(str(person.client.cookies[COOKIE]))
+    assert found is not None
+    await sessions.end(found[0].id)
+
+
+async def until_over(stream: Stream) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        async for _ in stream.frames():
+            pass
+    await stream.close()
 
 
 def test_a_session_is_told_of_what_it_may_see_and_of_nothing_else() -> None:
@@ -136,21 +160,30 @@ def test_whoever_comes_back_is_told_to_look_again() -> None:
 
 def test_a_stream_ends_with_its_session(monkeypatch: Any) -> None:
     async def main(desk: Desk) -> None:
-        from functools import partial
-
-        from sayso.web.session import Sessions
-
         monkeypatch.setattr(module, "alive", partial(module.alive, every_s=0.02))
         person = await desk.person()
         stream = await opened(desk, person)
-        sessions = Sessions(desk.sayso.store)
-        found = await sessions.find(str(person.client.cookies[COOKIE]))
-        assert found is not None
-        await sessions.end(found[0].id)
-        async with asyncio.timeout(PATIENCE_S):
-            async for _ in stream.frames():
-                pass
-        await stream.close()
+        await end_session(desk, person)
+        await until_over(stream)
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost", ["session", "role"])
+def test_the_stream_of_a_conversation_ends_with_the_right_to_see_it(
+    monkeypatch: Any, lost: str
+) -> None:
+    async def main(desk: Desk) -> None:
+        monkeypatch.setattr(chat, "alive", partial(chat.alive, every_s=0.02))
+        hold = await desk.ask(["pay", {"amount": 1, "to": "x"}])
+        jonas = await desk.person("jonas")
+        stream = Stream(desk, jonas, path=f"/chat/{hold.run_id}/events")
+        assert await stream.status() == 200
+        if lost == "role":
+            await desk.sayso.people.put("jonas", roles=["finance"])
+        else:
+            await end_session(desk, jonas)
+        await until_over(stream)
 
     run(main)
 

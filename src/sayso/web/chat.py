@@ -22,7 +22,7 @@ from sayso.domain.rendering import Rendering
 from sayso.domain.rendering import render as draw
 from sayso.domain.secret import mask_args
 from sayso.engine.window import Brief, Window
-from sayso.errors import BadValue, SaysoError, Unauthenticated
+from sayso.errors import BadValue, SaysoError
 from sayso.server.caller import App
 from sayso.server.problem import describe
 from sayso.server.runs import check_agent, key_of
@@ -31,7 +31,7 @@ from sayso.server.sse import alive, event
 from sayso.server.wire import NAME_MAX
 from sayso.store.views import moment
 from sayso.web.page import PageRoute, part_of, redirect, render
-from sayso.web.session import Form, SignedIn, visitor_of
+from sayso.web.session import Form, SignedIn, is_still_in
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -149,9 +149,10 @@ async def follow(
 
     async def is_good() -> bool:
         try:
-            return (await visitor_of(request)).caller == visitor.caller
-        except Unauthenticated:
-            return False
+            await window.check_run(run_id)
+        except SaysoError:
+            return False  # It is no longer theirs to look into.
+        return await is_still_in(request, visitor)
 
     last = request.headers.get("last-event-id", "")
     place = int(last) if last.isascii() and last.isdigit() and len(last) < 17 else after  # noqa: PLR2004

@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -23,7 +24,7 @@ from sayso.app import Sayso
 from sayso.domain import events as e
 from sayso.domain.hold import hold_id
 from sayso.engine.window import Window
-from sayso.errors import SaysoError, Unauthenticated
+from sayso.errors import SaysoError
 from sayso.server.caller import App
 from sayso.server.seat import Seats
 from sayso.server.sse import alive, event
@@ -31,7 +32,7 @@ from sayso.store.base import Entry, Store
 from sayso.store.journal import decode
 from sayso.store.views import HoldView
 from sayso.web.page import PageRoute
-from sayso.web.session import SignedIn, visitor_of
+from sayso.web.session import SignedIn, is_still_in
 from sayso.web.words import by_who, decided
 
 log = logging.getLogger("sayso")
@@ -186,14 +187,9 @@ async def follow(request: Request, app: App, visitor: SignedIn) -> StreamingResp
     again = "last-event-id" in request.headers
     frames = _frames(live_of(request, app), visitor.caller.window(app), again=again)
 
-    async def is_good() -> bool:
-        try:
-            return (await visitor_of(request)).session.id == visitor.session.id
-        except Unauthenticated:
-            return False
-
+    still = partial(is_still_in, request, visitor)
     with cast("Seats", request.app.state.streams).take(visitor.caller) as seat:
-        return seat.answer(alive(frames, request.app.state.closing, recheck=is_good))
+        return seat.answer(alive(frames, request.app.state.closing, recheck=still))
 
 
 def live_of(request: Request, app: Sayso) -> Live:

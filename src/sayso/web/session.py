@@ -174,6 +174,14 @@ async def visitor_of(request: Request) -> Visitor:
     return visitor
 
 
+async def is_still_in(request: Request, visitor: Visitor) -> bool:
+    """Tell whether the session that a request came with is still good."""
+    try:
+        return (await visitor_of(request)).session.id == visitor.session.id
+    except Unauthenticated:
+        return False
+
+
 async def _check_credential(request: Request, session: Session, sessions: Sessions) -> None:
     """Raise `Unauthenticated` unless what a session was made of is still good."""
     app = sayso_of(request)
