@@ -22,39 +22,32 @@ CANNOT = 2
 """Exit code: it could not be done. Click uses the same for a wrong command line."""
 INTERRUPTED = 130
 
-_COMMANDS = (
-    "adopt",
-    "answer",
-    "approve",
-    "archive",
-    "audit",
-    "completion",
-    "consent",
-    "demo",
-    "desk-key",
-    "doctor",
-    "doubt",
-    "export",
-    "handover",
-    "inbox",
-    "ls",
-    "migrate",
-    "move",
-    "open",
-    "policy",
-    "reject",
-    "remind",
-    "restored",
-    "rules",
-    "run",
-    "serve",
-    "show",
-    "signin",
-    "token",
-    "undo",
-    "watch",
-    "worker",
-)
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "See it work": ("demo",),
+    "Decide": (
+        "inbox",
+        "ls",
+        "show",
+        "approve",
+        "reject",
+        "answer",
+        "signin",
+        "consent",
+        "undo",
+        "handover",
+        "remind",
+        "rules",
+        "watch",
+        "run",
+        "open",
+        "completion",
+    ),
+    "Run an app": ("serve", "worker", "token", "policy", "doctor", "desk-key"),
+    "Look into what happened": ("doubt", "audit"),
+    "Look after stores": ("migrate", "move", "archive", "restored", "export", "adopt"),
+}
+"""What people look for together, the most frequent first."""
+_COMMANDS = tuple(name for group in _GROUPS.values() for name in group)
 
 
 class _Sayso(click.Group):
@@ -71,6 +64,14 @@ class _Sayso(click.Group):
         module = cmd_name.replace("-", "_")
         found: click.Command = getattr(importlib.import_module(f"sayso.cli.{module}"), module)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # As wide in every group, so that all of them read as one list.
+        width = max(map(len, _COMMANDS))
+        for title, names in _GROUPS.items():
+            found = [(name.ljust(width), self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, one.get_short_help_str()) for name, one in found if one])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -119,27 +120,13 @@ def main(ctx: click.Context) -> None:
 
     \b
     Examples:
-      sayso demo                      watch an agent be killed, decided on and resumed
-      sayso inbox                     decide what waits for you, one by one
-      sayso ls                        list what waits for you
+      sayso demo                      watch agents be killed, decided on and resumed
+      sayso serve pay:app --open      serve the inbox and the API of the app in pay.py
+      sayso inbox --store pay.db      decide what waits for you, one by one
       sayso approve HOLD              approve it, once you have seen it
-      sayso show pay.db               list the runs of a store
       sayso show pay.db RUN           print what happened in a run
-      sayso doubt HOLD --store pay.db print what is known of a call in doubt
-      sayso audit verify pay.db       check that no journal was changed
-      sayso audit export pay.db       write who decided what
-      sayso export RUN --store pay.db write a whole run as signed JSON
-      sayso adopt FILE --store pay.db take in a run from another store
-      sayso move pay.db postgresql:// move a whole store into a database
-      sayso archive pay.db --before 90d --to old
-      sayso restored pay.db           let a store that was restored work again
-      sayso policy test policy.yaml   try a policy file out
       sayso doctor pay:app            look a store and an app over
-      sayso worker pay:app            work on what an app's agents have to do
-      sayso migrate STORE             bring the schema of a database up
-      sayso desk-key new desk.key     make a key that signs what people decide
-      sayso serve pay:app             serve the API over HTTP
-      sayso token create NAME         make a token for the API
+      sayso COMMAND --help            all of a command, with examples
     """  # noqa: D301 - Click's mark for lines that stay as they are.
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -54,7 +54,7 @@ for command in (
     audit.add_command(command)
 
 
-@audit.command("verify")
+@audit.command("verify", short_help="Check that nothing was changed.")
 @store_argument()
 @click.option(
     "--seals",

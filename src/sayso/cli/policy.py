@@ -21,10 +21,16 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group(short_help="Try a policy file out; say why a call was held.")
 def policy() -> None:
-    """Try a policy file out, and say why a call was held."""
+    """Try a policy file out, and say why a call was held.
+
+    \b
+    Examples:
+      sayso policy test policy.yaml
+      sayso policy explain hold_01m7gsgdyhk6a2nvs95zdh5eb6.1 --store pay.db
+    """  # noqa: D301
 
 
-@policy.command("test")
+@policy.command("test", short_help="Rule on example calls by a policy file.")
 @click.argument("file", type=FILE)
 @click.option("--cases", type=FILE, help="A file with the example calls; else FILE has them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an example call.")
@@ -58,7 +64,7 @@ def test_command(ctx: click.Context, file: Path, cases: Path | None, as_json: bo
         ctx.exit(MISMATCH)
 
 
-@policy.command("explain")
+@policy.command("explain", short_help="Say why a call was held.")
 @click.argument("hold")
 @store_option("The store that the hold is in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -1,4 +1,4 @@
-"""`sayso serve`: Sayso over HTTP."""
+"""`sayso serve`: the inbox and the API, over HTTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_STARTED = 2
 _NEAR = ("127.0.0.1", "::1", "localhost")
 
 
-@click.command(short_help="Serve the API over HTTP.")
+@click.command(short_help="Serve the inbox and the API.")
 @click.argument("app", type=APP, required=False)
 @store_option("The store of a server without APP.", of_app=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
@@ -56,7 +56,7 @@ def serve(
     form: Form,
     **oidc: Any,
 ) -> None:
-    """Serve the API over HTTP, with a worker and a sweeper inside; without APP, it only decides.
+    """Serve the inbox and the API, and work on the runs of the APP; without one, it only decides.
 
     On this machine alone, it prints a link that signs one browser in, and a token for one person,
     good for as long as it runs; not with --public-url, by which others reach it. For others make
@@ -64,7 +64,7 @@ def serve(
 
     \b
     Examples:
-      sayso serve pay:app
+      sayso serve pay:app --open
       sayso serve pay:app --port 80 --host 0.0.0.0 --public-url https://pay.example.com
       sayso serve pay:app --oidc-issuer https://id.example.com --oidc-audience sayso
       sayso serve pay:app --oidc-issuer https://id.example.com --oidc-client-id sayso-inbox
