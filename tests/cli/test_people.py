@@ -235,6 +235,15 @@ def test_a_decided_request_is_listed_with_who_decided(stage, run, way):
     assert "rejected by mira" in listed
 
 
+def test_what_can_still_be_undone_is_decided_and_waits_for_nobody(stage, run, way):
+    name = stage.ask()
+    run(way, "reject", name, "--reason", "no")
+
+    listed = [run(way, "ls", *said, f"run:{name[5:-2]}").stdout for said in ((), ("--decided",))]
+
+    assert (name in listed[0], name in listed[1]) == (False, True)
+
+
 def test_a_request_is_shown_whole_for_people_programs_and_documents(stage, run, way):
     name = stage.ask("pay 12400")
 

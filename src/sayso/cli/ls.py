@@ -87,9 +87,8 @@ async def ls(
     """  # noqa: D301
     wanted = read_filter(" ".join(filter))
     view = whose(mine=mine, team=team, everyone=everyone)
-    status = "settled" if decided else "open"
     count = 0
-    async for hold in listed(desk, wanted, view=view, status=status):
+    async for hold in _found(desk, wanted, view=view, decided=decided):
         if count == limit:
             say(f"There are more than {limit}: say --limit, or filter them.")
             return
@@ -101,6 +100,18 @@ async def ls(
         whom = "" if view == "all" else f" for {plain(await desk.who())}"
         more = "" if view == "all" else "; --all shows what asks others"
         say(f"Nothing {what}{whom}{' like this' if filter else ''}{more}.")
+
+
+async def _found(
+    desk: Desk, wanted: Filter, *, view: str, decided: bool
+) -> AsyncIterator[HoldView]:
+    if decided:
+        async for hold in listed(desk, wanted, view=view, status="settled"):
+            yield hold
+    async for hold in listed(desk, wanted, view=view):
+        # A store has it open for as long as its decision can be undone; it waits for nobody.
+        if decided == (hold.status != "open"):
+            yield hold
 
 
 def _lines(hold: HoldView) -> Iterator[str]:
