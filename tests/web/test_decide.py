@@ -180,6 +180,22 @@ def test_what_was_changed_meanwhile_is_not_decided() -> None:
     run(main)
 
 
+def test_whoever_has_voted_is_not_asked_again() -> None:
+    async def main(desk: Desk) -> None:
+        hold = await desk.ask(["wire", {"amount": 5}], by="olga")
+        mira = await desk.person()
+        part = {"x-part": "request"}
+        assert 'value="approve"' in (await mira.get(f"/r/{hold.id}", headers=part)).text
+        await mira.decide(hold, say="approve")
+        page = (await mira.get(f"/r/{hold.id}", headers=part)).text
+
+        assert "What you said is counted. It waits for 1 more." in page
+        assert "Take back what you said" in page
+        assert 'value="approve"' not in page
+
+    run(main)
+
+
 def test_whoever_comes_second_is_told_who_was_first_and_keeps_their_text() -> None:
     async def main(desk: Desk) -> None:
         hold = await desk.ask(["wire", {"amount": 5}])

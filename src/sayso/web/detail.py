@@ -126,7 +126,10 @@ async def look(
         request = await window.request(hold.request_id)
         seen = request.digest
         others = tuple(one for one in request.holds if one.together and one.id != hold.id)
-    can_decide = around.asks and hold.status == "open" and hold.kind != "delegation"
+    # Whoever has voted can take that back first.
+    has_voted = any(vote.by == caller.by for vote in hold.votes)
+    is_open = hold.status == "open" and hold.kind != "delegation"
+    can_decide = around.asks and is_open and not has_voted
     shown = hold.show(schema)
     can_edit = (
         can_decide
