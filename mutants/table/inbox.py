@@ -13,6 +13,13 @@ _EXACT = "web/test_exact.py::"
 
 MUTANTS = (
     Mutant(
+        name="a stream hints at what moves in another project",
+        file="web/live.py",
+        old="            if any([await _may_leave(window, one) for one in moved if one.wide]):",
+        new="            if any(one.wide for one in moved):",
+        test=_LIVE + "test_what_moves_in_another_project_is_not_even_hinted_at",
+    ),
+    Mutant(
         name="what somebody typed into a field that is not known is left out",
         file="web/verdict.py",
         old=" and one not in known for one in typed.values):",

@@ -121,13 +121,13 @@ async def put_people(app: Sayso) -> None:
     await app.people.put("olga", name="Olga", roles=[])
 
 
-async def sign_in(app: Sayso, who: str, scopes: Any = SCOPES) -> str:
+async def sign_in(app: Sayso, who: str, scopes: Any = SCOPES, project: str = "default") -> str:
     """Sign somebody in; give what their cookie says."""
     from sayso.web.session import Sessions
 
     by = Principal(id=who)
-    token, _ = await Tokens(app.store).create(name="test", by=by, project="default", scopes=scopes)
-    caller = Caller(by=by, project="default", via="session", scopes=scopes)
+    token, _ = await Tokens(app.store).create(name="test", by=by, project=project, scopes=scopes)
+    caller = Caller(by=by, project=project, via="session", scopes=scopes)
     _, text = await Sessions(app.store).create(caller, via="token", ref=token.id)
     return text
 

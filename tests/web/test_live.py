@@ -21,6 +21,7 @@ from sayso.web import live as module
 from sayso.web.live import PENDING_MAX, Ear, Live, Moved, find_end
 from sayso.web.session import COOKIE, Sessions
 from tests.web.browsing import Desk, Person, run
+from tests.web.desk import say_calls, sign_in
 
 PATIENCE_S = 20
 
@@ -124,6 +125,25 @@ def test_a_session_is_told_of_what_it_may_see_and_of_nothing_else() -> None:
         assert (await streams[0].told())["said"] == "Rejected by mira."
         for stream in streams:
             await stream.close()
+
+    run(main)
+
+
+def test_what_moves_in_another_project_is_not_even_hinted_at() -> None:
+    async def main(desk: Desk) -> None:
+        mira = await desk.person()
+        mira.client.cookies.set(COOKIE, await sign_in(desk.sayso, "mira", project="other"))
+        stream = await opened(desk, mira)
+        foreign = await desk.ask(["pay", {"amount": 1, "to": "x"}])
+        await desk.sayso.reassign(foreign, to="jonas", by="mira")
+        calls = say_calls(["pay", {"amount": 2, "to": "x"}])
+        mine = await desk.sayso.start("teller", calls, by="mira", project="other")
+        async for frame in stream.frames():
+            assert "event: list" not in frame
+            if "event: hold" in frame:
+                assert mine.id.removeprefix("run_") in frame
+                break
+        await stream.close()
 
     run(main)
 

@@ -6,9 +6,15 @@ import asyncio
 import re
 from typing import Any
 
-from sayso import Always, approve, reject
+import msgspec
+
+from sayso import Always, Principal, approve, reject
 from sayso.domain import events as e
 from sayso.domain.recorded import Recorded
+from sayso.engine.door import Attempt
+from sayso.server.caller import Caller
+from sayso.store.base import PAGE_MAX
+from sayso.web.audit import LOOKS_EACH_MAX, REFUSED_MAX
 from sayso.web.span import scale_of, waits
 from sayso.web.words import lasting, place, plainly
 
@@ -140,6 +146,57 @@ def test_the_audit_is_for_operators(open_pages: Any) -> None:
             assert "All as written" in (await olga.post("/audit/verify", data=sent)).text
             theirs = {"csrf": csrf((await mira.get("/settings")).text)}
             assert (await mira.post("/audit/verify", data=theirs)).status_code == 403
+
+    asyncio.run(main())
+
+
+def test_the_audit_knows_only_days_that_there_are(open_pages: Any) -> None:
+    async def main() -> None:
+        async with open_pages() as pages:
+            await pages.sayso.people.put("olga", roles=["operator"])
+            olga = await pages.browser("olga")
+            for days in ("until=9999-12-31", "until=0001-01-02"):
+                for path in ("/audit", "/audit/export.csv"):
+                    answer = await olga.get(f"{path}?{days}")
+                    assert answer.status_code == 422
+                    assert "These days are none" in answer.text
+
+    asyncio.run(main())
+
+
+def test_the_newest_refusals_are_found_among_those_of_others(open_pages: Any) -> None:
+    async def main() -> None:
+        async with open_pages() as pages:
+            await pages.sayso.people.put("olga", roles=["operator"])
+            door = pages.sayso.store.door
+            attempt = Attempt(by="eve", verb="decide", on="old", error="NotAllowed")
+            for at in range(REFUSED_MAX + 10):
+                named = msgspec.structs.replace(attempt, on=f"mine-{at}")
+                await door.note("default", msgspec.json.encode(named))
+            for _ in range(2 * PAGE_MAX):
+                await door.note("other", msgspec.json.encode(attempt))
+            page = (await (await pages.browser("olga")).get("/audit")).text
+            assert f"({REFUSED_MAX} newest)" in page
+            assert f"mine-{REFUSED_MAX + 9}<" in page
+            assert "mine-9<" not in page
+
+    asyncio.run(main())
+
+
+def test_the_whole_store_is_read_for_so_many_at_a_time(open_pages: Any) -> None:
+    async def main() -> None:
+        async with open_pages() as pages:
+            await pages.sayso.people.put("olga", roles=["operator"])
+            olga = await pages.browser("olga")
+            sent = {"csrf": csrf((await olga.get("/audit")).text)}
+            seats = pages.service.app.state.audits
+            caller = Caller(by=Principal(id="olga"), project="default", via="session")
+            taken = [seats.take(caller) for _ in range(LOOKS_EACH_MAX)]
+            assert (await olga.get("/audit")).status_code == 503
+            assert (await olga.post("/audit/verify", data=sent)).status_code == 503
+            taken[0].leave()
+            assert (await olga.get("/audit")).status_code == 200
+            assert seats.open == LOOKS_EACH_MAX - 1
 
     asyncio.run(main())
 

@@ -15,10 +15,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from sayso.app import Sayso
+from sayso.engine.door import Refused
 from sayso.engine.evidence import FIELDS, Line, cells
 from sayso.engine.window import Window
-from sayso.errors import NotAllowed, SaysoError
+from sayso.errors import BadValue, NotAllowed, SaysoError
 from sayso.server.caller import App
+from sayso.server.seat import Seats
+from sayso.store.base import PAGE_MAX
 from sayso.store.views import moment
 from sayso.web.page import HEADERS, PageRoute, render
 from sayso.web.session import Form, SignedIn, Visitor
@@ -29,6 +32,10 @@ LINES_MAX = 200
 """How many lines a page shows: the newest of the days asked for."""
 DAYS = 7
 REFUSED_MAX = 50
+REFUSED_LOOKS = 20
+"""In how many pages of the newest refusals of the store those of a project are looked for."""
+LOOKS_MAX, LOOKS_EACH_MAX = 4, 2
+"""How often the whole store is read at a time, and for each person."""
 
 
 async def _auditor(app: App, visitor: SignedIn) -> Visitor:
@@ -47,18 +54,15 @@ class Days:
     def __init__(self, app: App, since: date | None = None, until: date | None = None) -> None:
         today = moment(app.store.now()).date()
         self.until = until or today
-        self.since = since or self.until - timedelta(days=DAYS - 1)
+        try:
+            self.since = since or self.until - timedelta(days=DAYS - 1)
+            self.begin, self.end = _midnight(self.since), _midnight(self.until) + timedelta(days=1)
+        except OverflowError:
+            raise BadValue("these days are none that anything could be of") from None
 
-    @property
-    def begin(self) -> datetime:
-        """When they begin."""
-        return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
 
-    @property
-    def end(self) -> datetime:
-        """When they are over."""
-        last = datetime(self.until.year, self.until.month, self.until.day, tzinfo=UTC)
-        return last + timedelta(days=1)
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 AskedDays = Annotated[Days, Depends(Days)]
@@ -79,10 +83,11 @@ async def show_audit(
 ) -> Response:
     """Show the newest lines of the days that are asked for."""
     found: list[Line] = []
-    async for line in _lines(app, visitor, days):
-        if _wanted(line, who, what, tool):
-            found.append(line)
-            del found[:-LINES_MAX]
+    with _seats(request).take(visitor.caller):
+        async for line in _lines(app, visitor, days):
+            if _wanted(line, who, what, tool):
+                found.append(line)
+                del found[:-LINES_MAX]
     refused = await _refused(app, visitor)
     return render(
         request,
@@ -104,7 +109,8 @@ async def show_audit(
 async def verify(*, request: Request, app: App, visitor: Auditor, form: Form) -> Response:
     """Check every chain, row and seal of the store, and show what was found."""
     del form  # That it was sent from a page of ours is all that it says.
-    report = await app.audit.verify()
+    with _seats(request).take(visitor.caller):
+        report = await app.audit.verify()
     # The store may have projects that are none of the visitor's business.
     window = visitor.caller.window(app)
     faults = [one for one in report.faults if not one.run_id or await _has(window, one.run_id)]
@@ -157,13 +163,24 @@ def _wanted(line: Line, who: str, what: str, tool: str) -> bool:
     )
 
 
-async def _refused(app: Sayso, visitor: Visitor) -> list[object]:
-    project, after = visitor.caller.project, 0
-    found: list[object] = []
-    while page := await app.audit.refused(project=project, after=after, limit=500):
-        found = [*found, *page][-REFUSED_MAX:]
-        after = page[-1].n
-    return found[::-1]
+async def _refused(app: Sayso, visitor: Visitor) -> list[Refused]:
+    before = (await app.store.door.head()).n + 1
+    found: list[Refused] = []
+    for _ in range(REFUSED_LOOKS):
+        after = max(0, before - 1 - PAGE_MAX)
+        page = await app.audit.refused(project=visitor.caller.project, after=after, limit=PAGE_MAX)
+        found = [one for one in page if one.n < before] + found
+        before = after + 1
+        if len(found) >= REFUSED_MAX or not after:
+            break
+    return found[-REFUSED_MAX:][::-1]
+
+
+def _seats(request: Request) -> Seats:
+    state = request.app.state
+    if getattr(state, "audits", None) is None:
+        state.audits = Seats(LOOKS_MAX, LOOKS_EACH_MAX)
+    return state.audits
 
 
 def _row(values: list[str]) -> bytes:

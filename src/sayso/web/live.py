@@ -209,16 +209,26 @@ async def _frames(live: Live, window: Window, *, again: bool) -> AsyncIterator[b
         yield event(json.dumps(again), id=0, name="list")
         while True:
             moved, behind = await ear.wait()
-            if behind or any(one.wide for one in moved):
-                yield _LIST
             if behind:
+                yield _LIST
                 continue
+            if any([await _may_leave(window, one) for one in moved if one.wide]):
+                yield _LIST
             for one in moved:
                 told = await _told(window, one)
                 if told is not None:
                     yield event(json.dumps(told), id=one.position, name="hold")
     finally:
         live.leave(ear)
+
+
+async def _may_leave(window: Window, moved: Moved) -> bool:
+    """Tell whether a hold could have been in their list; what is of another project could not."""
+    try:
+        await window.reach(hold_id(moved.run_id, moved.n))
+    except SaysoError:
+        return False
+    return True
 
 
 async def _told(window: Window, moved: Moved) -> dict[str, str] | None:

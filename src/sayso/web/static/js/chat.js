@@ -29,9 +29,10 @@ function hear({ text, at }) {
   showEnd();
 }
 
+/** Listen while somebody looks: browsers have six connections to a server, for all tabs. */
 function listen() {
   const turns = talk.querySelector(".turns");
-  if (!turns) return;
+  if (!turns || document.visibilityState !== "visible") return;
   const source = new EventSource(`${talk.dataset.events}?after=${turns.dataset.seq}`);
   let waiting = 0;
   source.addEventListener("changed", () => {
@@ -39,10 +40,24 @@ function listen() {
     waiting = setTimeout(refresh, 60); // One commit brings several entries.
   });
   source.addEventListener("delta", (event) => hear(JSON.parse(event.data)));
-  source.addEventListener("over", () => {
+  const leave = () => {
     source.close();
+    clearTimeout(again);
+    document.removeEventListener("visibilitychange", leave);
+  };
+  let again = 0;
+  source.onerror = () => {
+    // A refusal is final to a browser, and need not be: the server may have been full.
+    if (source.readyState !== EventSource.CLOSED) return;
+    leave();
+    again = setTimeout(listen, AGAIN_MS);
+  };
+  source.addEventListener("over", () => {
+    leave();
+    over = true;
     refresh();
   });
+  document.addEventListener("visibilitychange", leave);
 }
 
 talk.addEventListener("focusout", () => stale && setTimeout(refresh, 0));
