@@ -226,6 +226,13 @@ MUTANTS = (
         test=_DOOR + "test_a_token_that_is_not_good_lets_nobody_in[another audience]",
     ),
     Mutant(
+        name="a name at a provider is an account in Slack",
+        file="server/issuer.py",
+        old="    own = bool(text) and not text.startswith(SLACK)",
+        new="    own = bool(text)",
+        test=_DOOR + "test_a_token_that_is_not_good_lets_nobody_in[an account in Slack]",
+    ),
+    Mutant(
         name="an older token brings roles back",
         file="server/issuer.py",
         old="                if last is not None and issued <= last.iat:",

@@ -190,6 +190,7 @@ FORGED = {
     "an unseen person": lambda p: p.token(sub="mi\u200bra"),
     "a person with a blank": lambda p: p.token(sub="mira "),
     "a person in two ways": lambda p: p.token(sub="e\u0301va"),
+    "an account in Slack": lambda p: p.token(sub="slack:U0BOSS"),
     "a long person": lambda p: p.token(sub="m" * 300),
     "another key": lambda p: p.token(key=RSAKey.generate_key(2048, {"kid": "k1"})),
     "a key that is not known": lambda p: p.token(

@@ -16,6 +16,10 @@ IDENTITY = "identity"
 """The kind of item that says whose an identity is."""
 
 
+SLACK = "slack:"
+"""What the identity of a user of Slack begins with: one that only Slack's signature proves."""
+
+
 class StandIn(Value, frozen=True, kw_only=True):
     """Somebody has another person's rights for a time."""
 

@@ -21,7 +21,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.signature import Clock, SignatureVerifier
 
 from sayso.domain.hold import read_id
-from sayso.domain.people import Person
+from sayso.domain.people import SLACK, Person
 from sayso.domain.value import Principal, Value
 from sayso.engine.courier import Notice
 from sayso.engine.parcel import KINDS, Kind
@@ -132,7 +132,7 @@ class Slack:
         if (known := self._people.get(user)) is not None:
             return Principal(id=known)
         assert self._records is not None, "it is attached"
-        found = await self._records.get(f"slack:{user}", project=project)
+        found = await self._records.get(f"{SLACK}{user}", project=project)
         return None if found is None else Principal(id=found.id)
 
     async def send(self, notice: Notice) -> None:
@@ -236,7 +236,7 @@ class Slack:
                 continue
             known = await self._record(person)
             linked = () if known is None else known.identities
-            slack = [one.removeprefix("slack:") for one in linked if one.startswith("slack:")]
+            slack = [one.removeprefix(SLACK) for one in linked if one.startswith(SLACK)]
             found += slack or [users.get(person, "")]
         return [f"<@{user}>" for user in found if user.isalnum()]
 

@@ -22,6 +22,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from sayso.app import Sayso
+from sayso.domain.people import SLACK
 from sayso.domain.value import Principal
 from sayso.engine.keys import KEY_MAX
 from sayso.errors import BadSetup, BadValue, StaleItem, StoreBusy, Unauthenticated
@@ -174,9 +175,12 @@ def _is_safe(url: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Tell whether somebody can go by this: what looks like another's name is not one."""
+    """Tell whether somebody can go by this: what looks like another's name is not one, nor what an
+    account elsewhere goes by. There are providers where people choose their names themselves.
+    """
     plain = text == text.strip() and unicodedata.is_normalized("NFC", text)
-    return bool(text) and len(text) <= KEY_MAX and text.isprintable() and plain
+    own = bool(text) and not text.startswith(SLACK)
+    return own and len(text) <= KEY_MAX and text.isprintable() and plain
 
 
 class _Keys:
