@@ -314,6 +314,7 @@ def test_who_decided_what_is_listed_and_checked(stage, run):
     assert f"mira  rejected pay {name} by terminal" in listed.stdout
     assert (cells[0].split(",")[0], len(cells)) == ("at", 2)
     assert none.stdout == ""
+    assert f"mira  rejected pay {name} by terminal" in run("local", "audit").stdout
 
 
 def test_a_token_is_never_an_argument_and_never_goes_in_the_clear(stage, run, tmp_path):

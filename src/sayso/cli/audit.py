@@ -24,8 +24,8 @@ class _Audit(click.Group):
     """The commands; what is none of them is a filter of what was decided."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args.insert(0, LIST)
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [LIST, *args]
         return super().parse_args(ctx, args)
 
 
