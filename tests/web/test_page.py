@@ -30,6 +30,7 @@ def test_a_page_loads_nothing_from_elsewhere(open_pages: Any) -> None:
             assert "Nothing waits for you" in answer.text
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+            assert policy.endswith("frame-ancestors 'none'")
             assert answer.headers["cache-control"] == "no-store"
 
     asyncio.run(main())
