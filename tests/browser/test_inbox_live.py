@@ -62,3 +62,36 @@ def test_a_browser_is_not_told_of_what_it_may_not_see(inbox: Inbox, windows: Win
     own = inbox.ask(pay(), by="olga")
     expect(page.locator(f'.row[data-id="{own.id}"]')).to_be_visible()
     expect(page.locator(".row")).to_have_count(1)
+
+
+# A browser without a screen shows no notification: this one writes down what it would show.
+WRITTEN_DOWN = """
+window.told = [];
+window.Notification = class {
+  static permission = "granted";
+  static requestPermission() { return Promise.resolve("granted"); }
+  constructor(title, options) { told.push(`${title}: ${options.tag}`); }
+};
+Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
+"""
+
+
+def test_whoever_wants_it_is_notified_once_of_each_request(inbox: Inbox, windows: Windows) -> None:
+    context = windows.context()
+    inbox.sign_in(context)
+    context.add_init_script(WRITTEN_DOWN)
+    page = inbox.tab(context)
+    before = inbox.ask(pay())
+    expect(page.locator(f'.row[data-id="{before.id}"]')).to_be_visible()
+    assert page.evaluate("told") == []
+
+    page.goto(f"{inbox.url}/settings")
+    page.get_by_label("Tell me in this browser").check()
+    page.goto(f"{inbox.url}/")
+    expect(page.locator("#live")).to_have_attribute("data-state", "on")
+    hold = inbox.ask(pay())
+    expect(page.locator(f'.row[data-id="{hold.id}"]')).to_be_visible()
+    assert page.evaluate("told") == [f"A request needs you: {hold.id}"]
+    inbox.decide(hold, approve(), by="mira")
+    expect(page.locator(f'.row[data-id="{hold.id}"]')).to_have_count(0)
+    assert len(page.evaluate("told")) == 1

@@ -5,6 +5,7 @@ import { decidedHere, startDecide } from "./decide.js";
 import { startKeys } from "./keys.js";
 import { leave, openId, refreshSoon, showCount } from "./list.js";
 import { happenings, startLive } from "./live.js";
+import { startNotify } from "./notify.js";
 import { changed, checkOpen, forget, startRequest } from "./request.js";
 import { startTheme } from "./theme.js";
 import { toast } from "./toast.js";
@@ -12,6 +13,7 @@ import { toast } from "./toast.js";
 document.documentElement.classList.add("scripted");
 startTheme();
 startKeys();
+startNotify();
 
 if (find("#list")) {
   startRequest();
