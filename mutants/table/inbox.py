@@ -13,6 +13,13 @@ _EXACT = "web/test_exact.py::"
 
 MUTANTS = (
     Mutant(
+        name="what may have happened is approved with others",
+        file="web/decide.py",
+        old='        if hold.duplicate_of and typed.get("say") in YES:',
+        new="        if False:",
+        test=_EXACT + "test_what_may_have_happened_already_is_not_approved_in_passing",
+    ),
+    Mutant(
         name="a stream hints at what moves in another project",
         file="web/live.py",
         old="            if any([await _may_leave(window, one) for one in moved if one.wide]):",

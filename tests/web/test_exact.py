@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from sayso import fail
 from sayso.web.form import make_fields
 from sayso.web.page import environment
 from tests.web.browsing import Desk, Form, run
+from tests.web.desk import say_calls
 
 SCHEMA: Any = {
     "type": "object",
@@ -126,5 +128,27 @@ def test_a_request_of_very_many_arguments_can_be_rejected() -> None:
         many = {f"more{at}": "x" for at in range(1500)}
         answer = await mira.client.post(form.action, data={**form.fields, **many, "say": "reject"})
         assert answer.status_code == 303
+
+    run(main)
+
+
+def test_what_may_have_happened_already_is_not_approved_in_passing() -> None:
+    async def main(desk: Desk) -> None:
+        mira = await desk.person()
+        doubt = await desk.ask(["send", {"parcel": "p"}])
+        await desk.sayso.decide(doubt, fail("nobody knows"), by="mira")
+        first = desk.sayso.run(doubt.run_id)
+        await first.wait(final=True, timeout=20)
+        calls = say_calls(["send", {"parcel": "p"}])
+        later = await desk.sayso.start("teller", calls, by="mira", thread=first.id)
+        (hold,) = (await later.wait(timeout=20)).holds
+        assert hold.duplicate_of
+        page = (await mira.get("/")).text
+        answer = await mira.send(page, form="bulk", pick=f"{hold.id} {hold.digest}", say="approve")
+        assert "may have happened: open it" in answer.text
+        assert (await desk.sayso.hold(hold)).status == "open"
+        # Its own page says so.
+        assert "Find out first" in (await mira.get(f"/r/{hold.id}")).text
+        assert 'value="approve"' not in (await mira.get(f"/chat/{later.id}")).text
 
     run(main)

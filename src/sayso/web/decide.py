@@ -163,6 +163,8 @@ async def _one_of_several(app: Sayso, caller: Caller, hold_id: str, typed: Typed
             raise WrongVerdict("this is decided with others, or not at all: open it")
         if typed.get("say") not in ("approve", "reject"):
             raise WrongVerdict("several are approved or rejected at once, and no more than that")
+        if hold.duplicate_of and typed.get("say") in YES:
+            raise WrongVerdict("this repeats a call that may have happened: open it")
         saying = read_saying(hold, None, typed)
         decided = await settle(app, caller, hold, saying)
     except _NotTwice:

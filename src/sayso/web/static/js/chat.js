@@ -1,7 +1,11 @@
 // The chat page: what is new appears by itself. What somebody types in is never touched.
 
 const talk = document.querySelector("#talk");
+const AGAIN_MS = 10000;
 let stale = false;
+let over = false;
+let again = 0;
+let source = null;
 
 /** Put the conversation as it is now in place of what is shown. */
 async function refresh() {
@@ -29,37 +33,41 @@ function hear({ text, at }) {
   showEnd();
 }
 
-/** Listen while somebody looks: browsers have six connections to a server, for all tabs. */
+/** Listen while somebody looks: a browser has six connections to a server, for all its tabs. */
 function listen() {
+  clearTimeout(again);
   const turns = talk.querySelector(".turns");
-  if (!turns || document.visibilityState !== "visible") return;
-  const source = new EventSource(`${talk.dataset.events}?after=${turns.dataset.seq}`);
+  if (over || source || !turns || document.visibilityState !== "visible") return;
+  source = new EventSource(`${talk.dataset.events}?after=${turns.dataset.seq}`);
   let waiting = 0;
   source.addEventListener("changed", () => {
     clearTimeout(waiting);
     waiting = setTimeout(refresh, 60); // One commit brings several entries.
   });
   source.addEventListener("delta", (event) => hear(JSON.parse(event.data)));
-  const leave = () => {
-    source.close();
-    clearTimeout(again);
-    document.removeEventListener("visibilitychange", leave);
-  };
-  let again = 0;
-  source.onerror = () => {
-    // A refusal is final to a browser, and need not be: the server may have been full.
-    if (source.readyState !== EventSource.CLOSED) return;
-    leave();
-    again = setTimeout(listen, AGAIN_MS);
-  };
   source.addEventListener("over", () => {
-    leave();
     over = true;
+    hush();
     refresh();
   });
-  document.addEventListener("visibilitychange", leave);
+  source.addEventListener("error", () => {
+    // A refusal is final to a browser, and need not be: the server may have been full.
+    if (source?.readyState !== EventSource.CLOSED) return;
+    hush();
+    again = setTimeout(listen, AGAIN_MS);
+  });
 }
 
+function hush() {
+  source?.close();
+  source = null;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState !== "visible") return hush();
+  if (!over) refresh();
+  listen();
+});
 talk.addEventListener("focusout", () => stale && setTimeout(refresh, 0));
 document.querySelector("#composer")?.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.value.trim()) {

@@ -39,14 +39,14 @@ function tell(type, data) {
   channel?.postMessage({ type, data });
 }
 
-/** Listen, until the stream is closed. */
-function listen() {
+/** Listen, until the stream is closed. @param {() => void} [again] what to do when it is refused */
+function listen(again = listen) {
   const source = new EventSource(`${base}/live`);
   source.onopen = () => tell("state", "on");
   source.onerror = () => {
     tell("state", "lost");
     // A refusal is final to a browser, and need not be: the server may have been full.
-    if (source.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN_MS);
+    if (source.readyState === EventSource.CLOSED) setTimeout(again, AGAIN_MS);
   };
   for (const type of ["hold", "list"]) {
     source.addEventListener(type, (event) => tell(type, JSON.parse(event.data || "null")));
@@ -59,12 +59,18 @@ function listenWhileVisible() {
   /** @type {EventSource | null} */
   let source = null;
   const look = () => {
-    if (document.visibilityState === "visible") source ??= listen();
+    if (document.visibilityState === "visible") source ??= listen(renew);
     else {
       source?.close();
       source = null;
       setState("lost");
     }
+  };
+  // Whatever it was: one at a time, and none for a tab that nobody sees.
+  const renew = () => {
+    source?.close();
+    source = null;
+    look();
   };
   document.addEventListener("visibilitychange", look);
   look();
