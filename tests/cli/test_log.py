@@ -50,8 +50,18 @@ def test_a_line_of_json_says_what_it_is_about():
 
 
 @pytest.mark.parametrize("lines", [JsonLines(), TextLines()])
+def test_what_is_said_cannot_look_like_a_line_of_its_own(lines):
+    line = lines.format(record("%s", "gone\n2026-01-01 00:00:00 INFO sayso: all is well\x1b[2J"))
+
+    assert len(line.splitlines()) == 1
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("lines", [JsonLines(), TextLines()])
 def test_of_an_error_there_are_types_and_places_and_no_messages(lines):
-    line = lines.format(record(error=raised()))
+    said = record(error=raised())
+    logging.Formatter().format(said)  # Somebody else's, who has put it down for all.
+    line = lines.format(said)
 
     assert "ValueError" in line
     assert "LookupError" in line

@@ -98,7 +98,18 @@ def test_what_is_not_known_is_refused_and_names_what_is_near(text, near):
 
 @pytest.mark.parametrize(
     "text",
-    ['"open', 'a"b', '"a"b', "older:soon", "agent:*", 'tool:""', "risk:", "x" * (FILTER_MAX + 1)],
+    [
+        '"open',
+        'a"b',
+        '"a"b',
+        "older:soon",
+        "agent:*",
+        'tool:""',
+        "risk:",
+        "run:",
+        "run:run_",
+        "x" * (FILTER_MAX + 1),
+    ],
 )
 def test_what_cannot_be_read_is_refused(text):
     with pytest.raises(BadFilter):

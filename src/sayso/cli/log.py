@@ -6,6 +6,7 @@ it has the type and the place in the code: its message may have arguments in it.
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import sys
@@ -34,25 +35,28 @@ log_option = click.option(
 _Error = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
-class _Discreet(logging.Formatter):
-    """Writes of an error only what it is, and where."""
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name.
-        return "\n".join(_stack(ei))
-
-
-class TextLines(_Discreet):
+class TextLines(logging.Formatter):
     """Lines that are safe to print, whatever is in them."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
-        return "\n".join(plain(line) for line in super().format(record).splitlines())
+        """Write a record. What another formatter has made of its error is not for here."""
+        record = copy.copy(record)
+        record.exc_text = None
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name.
+        """Write what a record says in one line: another one would look like a record."""
+        return plain(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name.
+        """Write of an error only what it is and where, a line for each place."""
+        return "\n".join([plain(line) for line in _stack(ei)])
 
 
-class JsonLines(_Discreet):
+class JsonLines(logging.Formatter):
     """One object a line."""
 
     def format(self, record: logging.LogRecord) -> str:

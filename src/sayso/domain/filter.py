@@ -145,6 +145,8 @@ def _kind(value: str) -> list[str]:
 
 
 def _run(value: str) -> list[str]:
+    if value in ("", "run_"):
+        raise BadFilter("a run to filter by is named by how its id begins")
     return [value if value.startswith("run_") else f"run_{value}"]
 
 
