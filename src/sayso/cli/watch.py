@@ -88,7 +88,8 @@ async def watch(
             await asyncio.sleep(away)
             continue
         if known is None:
-            say(f"{len(now)} waiting; Ctrl-C ends this.")
+            waiting = sum(one.status == "open" for one in now.values())
+            say(f"{waiting} waiting; Ctrl-C ends this.")
         elif away:
             say("The server is back.")
         away, known = 0.0, now

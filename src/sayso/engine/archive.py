@@ -19,6 +19,7 @@ import msgspec
 
 from sayso.domain.lifecycle import FINAL
 from sayso.engine.parts import Parts
+from sayso.engine.retain import finished_runs
 from sayso.errors import BadSetup, RunArchived, SaysoError, StaleRun, StoreReadOnly
 from sayso.store.archive import Archive, NewArchive, UsedKey
 from sayso.store.archive_file import FORMAT, VERSION, Head, WholeRun, leaving, write_archive
@@ -86,7 +87,7 @@ async def _units(
 ) -> AsyncIterator[list[RunRow]]:
     """Choose what leaves together: a run, or all runs of a thread."""
     threads: set[tuple[str, str]] = set()
-    async for row in _finished(parts, project):
+    async for row in finished_runs(parts, project):
         done.looked_at += 1
         place = (row.project, row.thread)
         if place in threads or done.looked_at > LOOKED_AT_MAX:
@@ -98,17 +99,6 @@ async def _units(
             yield unit
         # Reading blocks the loop, which others share.
         await asyncio.sleep(0)
-
-
-async def _finished(parts: Parts, project: str | None) -> AsyncIterator[RunRow]:
-    for status in sorted(FINAL):
-        before: str | None = None
-        while page := await parts.store.runs(
-            RunQuery(project=project, status=status.value, before=before, limit=PAGE_MAX)
-        ):
-            for row in page:
-                yield row
-            before = page[-1].id
 
 
 async def _thread(parts: Parts, project: str, thread: str) -> list[RunRow]:

@@ -52,7 +52,7 @@ async def retain(
     if by.kind == "agent":
         raise NotAllowed(f"{by} may not erase anything: that is for people and services")
     done = Retained()
-    async for row in _finished(parts, project):
+    async for row in finished_runs(parts, project):
         done.looked_at += 1
         if await _is_old(parts, row, before):
             try:
@@ -69,7 +69,8 @@ async def retain(
     return done
 
 
-async def _finished(parts: Parts, project: str | None) -> AsyncIterator[RunRow]:
+async def finished_runs(parts: Parts, project: str | None) -> AsyncIterator[RunRow]:
+    """Give every run that is finished, of one project or of all."""
     for status in sorted(FINAL):
         before: str | None = None
         while page := await parts.store.runs(
