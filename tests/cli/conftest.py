@@ -21,6 +21,15 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "TZ": "UTC", **more}
 
 
+@pytest.fixture(autouse=True)
+def as_wide_as_its_terminal(monkeypatch):
+    """Have nothing but a terminal say how wide it is: test processes are told, by whoever starts
+    them, how wide their own is.
+    """
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LINES", raising=False)
+
+
 @pytest.fixture
 def run_cli():
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:

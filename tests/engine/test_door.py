@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -155,6 +156,22 @@ async def test_who_tries_again_and_again_is_counted_and_not_written_down(place: 
         assert last[0].message == "15 more were not written down"
         assert (last[0].verb, last[0].by, last[1].verb) == ("decide", "eve", "decide")
         assert [one.status for one in await app.holds(by="mira")] == ["open"]
+
+
+async def test_two_who_write_the_count_down_write_it_once(place: Place):
+    async with place.app(teller(), work=False) as app:
+        run = await app.start("teller", "Pay.", by="mira")
+        keeper = door.DoorKeeper(app.store)
+        for by in ("eve", "mallory"):
+            for _ in range(door.NOTES_MAX + 3):
+                who = Principal(id=by)
+                await keeper.refused("cancel", NotAllowed("no"), by=who, on=run.id)
+        place.clock.advance("61s")
+
+        await asyncio.gather(keeper.flush(), keeper.flush())
+
+        counts = [one.attempt.missed for one in await app.audit.refused(limit=500)]
+        assert [count for count in counts if count] == [3, 3]
 
 
 async def test_the_count_is_written_down_by_a_sweep_and_at_the_end(place: Place):

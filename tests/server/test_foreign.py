@@ -171,6 +171,7 @@ async def test_a_thread_of_an_archived_run_is_told_apart_only_in_its_own_project
 def test_every_name_in_a_path_is_tried() -> None:
     names = {name for _, path in TABLE for name in re.findall(r"\{(\w+)\}", path)}
 
-    # A command's name is of an agent, and a chat's of whoever chats: `a chat of its name`.
+    # A command's name is of an agent, and a chat's of whoever chats: `a chat of its name`. Parcels
+    # are tried in `test_outbox`.
     tried = {"run_id", "hold_id", "request_id", "grant_id", "token_id", "person_id", "project"}
-    assert names == {*tried, "name", "chat_id"}
+    assert names == {*tried, "name", "chat_id", "parcel_id"}

@@ -102,6 +102,8 @@ class DoorKeeper:
         for key, window in list(self._windows.items()):
             if not (everything or not 0 <= now - window.start < WINDOW_MS):
                 continue
+            if self._windows.get(key) is not window:
+                continue  # While this waited for the store, somebody else has written it down.
             del self._windows[key]
             if window.missed:
                 by, verb = key
