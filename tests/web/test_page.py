@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from sayso.web.page import FORM_MAX
+from sayso.web.page import ASIDE_MIN, FORM_MAX, aside
 
 
 def test_whoever_is_not_signed_in_is_sent_to_sign_in_and_back(open_pages: Any) -> None:
@@ -131,3 +132,10 @@ def test_the_address_of_a_form_leads_to_what_it_is_about(open_pages: Any) -> Non
             assert (await pages.sayso.hold(hold)).status == "open"
 
     asyncio.run(main())
+
+
+async def test_what_is_large_is_drawn_beside_the_event_loop() -> None:
+    here = threading.get_ident()
+
+    assert await aside(ASIDE_MIN - 1, threading.get_ident) == here
+    assert await aside(ASIDE_MIN, threading.get_ident) != here

@@ -30,7 +30,7 @@ from sayso.server.seat import Seats
 from sayso.server.sse import alive, event
 from sayso.server.wire import NAME_MAX
 from sayso.store.views import moment
-from sayso.web.page import PageRoute, part_of, redirect, render
+from sayso.web.page import PageRoute, aside, part_of, redirect, render
 from sayso.web.session import Form, SignedIn, is_still_in
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -101,20 +101,22 @@ async def show_talk(*, request: Request, app: App, visitor: SignedIn, run_id: Ru
     visitor.caller.need("read")
     window = visitor.caller.window(app)
     run = await window.run(run_id)
-    return render(
-        request,
-        "part/talk.html" if part_of(request) == "talk" else "talk.html",
-        visitor=visitor,
-        view="chat",
-        run=run,
-        turns=[_turn(one, run.agent) for one in run.messages],
-        holds=[
-            (one, (await window.around(one)).asks, one.show(window.schema(one)))
-            for one in run.holds
-        ],
-        key=secrets.token_urlsafe(16),
-        now=app.store.now() / 1000,
-    )
+    holds = [(one, (await window.around(one)).asks) for one in run.holds]
+
+    def page() -> Response:
+        return render(
+            request,
+            "part/talk.html" if part_of(request) == "talk" else "talk.html",
+            visitor=visitor,
+            view="chat",
+            run=run,
+            turns=[_turn(one, run.agent) for one in run.messages],
+            holds=[(one, one.show(window.schema(one)), mine) for one, mine in holds],
+            key=secrets.token_urlsafe(16),
+            now=app.store.now() / 1000,
+        )
+
+    return await aside(sum(_size(one) for one in run.messages), page)
 
 
 @router.post("/chat/{run_id}")
@@ -179,6 +181,18 @@ def _talks(found: list[Brief]) -> list[Brief]:
     for one in found:
         seen.setdefault(one.thread or one.id, one)
     return list(seen.values())
+
+
+def _size(message: Message) -> int:
+    match message:
+        case AssistantMessage():
+            return len(message.text) + sum(len(bytes(call.args)) for call in message.calls)
+        case ToolMessage(outcome=Returned(value=value)):
+            return len(bytes(value))
+        case ToolMessage():
+            return 0
+        case UserMessage():
+            return len(message.text)
 
 
 def _turn(message: Message, agent: str) -> Turn:

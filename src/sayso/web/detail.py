@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -21,6 +22,7 @@ from sayso.server.caller import Caller
 from sayso.store.doubt import DoubtView
 from sayso.store.views import HoldView
 from sayso.web.form import Field, fill_in, make_fields
+from sayso.web.page import aside
 
 SAID_MAX = 6
 """How much of the conversation is shown."""
@@ -130,7 +132,7 @@ async def look(
     has_voted = any(vote.by == caller.by for vote in hold.votes)
     is_open = hold.status == "open" and hold.kind != "delegation"
     can_decide = around.asks and is_open and not has_voted
-    shown = hold.show(schema)
+    shown = await aside(len(hold.args_json), partial(hold.show, schema))
     can_edit = (
         can_decide
         and hold.kind == "approval"

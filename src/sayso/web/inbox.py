@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,7 +12,7 @@ from sayso.server.caller import App
 from sayso.server.wire import NAME_MAX
 from sayso.web.detail import Detail, look
 from sayso.web.listing import CHIPS, VIEWS, list_holds
-from sayso.web.page import PageRoute, part_of, redirect, render
+from sayso.web.page import PageRoute, aside, part_of, redirect, render
 from sayso.web.session import SignedIn, Visitor
 from sayso.web.verdict import LASTS
 from sayso.web.words import SAID
@@ -63,7 +64,8 @@ async def show_detail(
     """Answer with a request: all of the page, or the part that a script asks for."""
     part = part_of(request)
     listing = None if part == "request" else await list_holds(request, app, visitor.caller)
-    return render(
+    page = partial(
+        render,
         request,
         {"request": "part/request.html", "list": "part/list.html"}.get(part, "inbox.html"),
         visitor=visitor,
@@ -76,3 +78,5 @@ async def show_detail(
         lasts=LASTS,
         flash="",
     )
+    several = (detail.hold, *[one for one, _ in detail.together])
+    return await aside(sum(len(one.args_json) for one in several), page)

@@ -8,11 +8,12 @@ of a page that it puts in: `x-part: list`.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import logging
 from collections.abc import Callable, Coroutine
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request, Response
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from sayso.web.session import Visitor
 
 log = logging.getLogger("sayso")
+T = TypeVar("T")
 
 ZIP_FROM = 600
 """Smaller answers are not worth packing."""
 FORM_MAX = 2_000_000
+ASIDE_MIN = 20_000
+"""From so many characters on, something is drawn beside the event loop."""
 THEMES = ("light", "dark")
 THEME_COOKIE = "sayso_theme"
 CSP = (
@@ -111,6 +115,13 @@ def render(
         body = gzip.compress(body, 6, mtime=0)
         more["content-encoding"] = "gzip"
     return HTMLResponse(body, status, more)
+
+
+async def aside(size: int, make: Callable[[], T]) -> T:
+    """Make something for people to look at, beside the event loop if much has to be shown: whoever
+    has an agent ask for a lot would keep all others waiting.
+    """
+    return make() if size < ASIDE_MIN else await asyncio.to_thread(make)
 
 
 def redirect(request: Request, path: str) -> Response:
