@@ -74,3 +74,21 @@ def test_a_conversation_that_was_refused_its_stream_asks_again(
         page.clock.fast_forward(11_000)
     assert taken.value.status == 200
     windows.faults.clear()  # The browser says that it was refused.
+
+
+def test_a_decision_in_a_conversation_whose_answer_is_lost_is_told(
+    inbox: Inbox, windows: Windows
+) -> None:
+    hold = inbox.ask(pay())
+    context = windows.context()
+    inbox.sign_in(context)
+    page = context.new_page()
+    page.goto(f"{inbox.url}/chat/{hold.run_id}")
+    page.route("**/events?**", lambda route: route.abort())
+    page.route("**/decision", lambda route: route.abort(), times=1)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".toast")).to_contain_text("No answer")
+    assert inbox.look(hold).status == "open"
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#talk")).to_contain_text("It counts in a moment")
+    windows.faults.clear()  # The browser says that it was cut off.

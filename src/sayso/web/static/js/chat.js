@@ -1,4 +1,6 @@
 // The chat page: what is new appears by itself. What somebody types in is never touched.
+import { ask, post, titleOf } from "./dom.js";
+import { toast } from "./toast.js";
 
 const talk = document.querySelector("#talk");
 const AGAIN_MS = 10000;
@@ -14,8 +16,8 @@ async function refresh() {
     return;
   }
   stale = false;
-  const answer = await fetch(location.pathname, { headers: { "x-part": "talk" } });
-  if (!answer.ok) return;
+  const answer = await ask(location.pathname, "talk").catch(() => null);
+  if (!answer?.ok) return;
   talk.innerHTML = await answer.text();
   showEnd();
 }
@@ -78,11 +80,12 @@ document.querySelector("#composer")?.addEventListener("keydown", (event) => {
 
 /** Decide in the conversation; what cannot be decided here is shown on its own page. */
 async function decideHere(form, button) {
-  const said = new FormData(form, button);
-  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(said), headers: { "x-part": "said" } });
+  const { status, told } = await post(form.action, new FormData(form, button));
   button?.blur();
-  if (answer.ok) refresh();
-  else location.assign(form.action.replace(/\/[a-z]+$/, ""));
+  if (told?.problem) toast(told.problem);
+  if (told) refresh();
+  else if (status) location.assign(form.action.replace(/\/[a-z]+$/, ""));
+  else toast(titleOf(status, ""));
 }
 
 document.addEventListener("submit", (event) => {
