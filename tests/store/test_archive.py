@@ -262,16 +262,30 @@ def leaving_of(row, **changes):
     return replace(Leaving(id=row.id, seq=row.seq, hash=row.hash), **changes)
 
 
+def put_parcel(kept, run_id, *, free_at):
+    data = "''" if kept.cluster else "x''"
+    kept.execute(
+        "insert into parcels (project, id, kind, run, due_at, free_at, data) "
+        f"select 'default', 'p', 'x', k, 1, {free_at}, {data} from runs where id = '{run_id}'"
+    )
+
+
+async def test_a_run_with_a_notice_that_was_given_up_stays_and_is_not_even_tried(kept, tmp_path):
+    async with kept.opened() as store:
+        row = next(one for one in await whole(store) if not one.thread)
+    put_parcel(kept, row.id, free_at="null")
+
+    looked = await let_go(kept, tmp_path, dry_run=True)
+    done = await let_go(kept, tmp_path)
+
+    assert (looked.runs, looked.left) == (3, [row.id])
+    assert (done.runs, done.left) == (3, [row.id])
+
+
 async def test_a_run_with_a_notice_on_its_way_stays(kept, tmp_path):
     async with kept.opened() as store:
         row = next(one for one in await whole(store) if not one.thread)
-    kept.execute(
-        "insert into parcels (project, id, kind, run, due_at, free_at, data) "
-        f"select 'default', 'p', 'x', k, 1, 1, '' from runs where id = '{row.id}'"
-        if kept.cluster
-        else "insert into parcels (project, id, kind, run, due_at, free_at, data) "
-        f"select 'default', 'p', 'x', k, 1, 1, x'' from runs where id = '{row.id}'"
-    )
+    put_parcel(kept, row.id, free_at="1")
 
     done = await let_go(kept, tmp_path)
 

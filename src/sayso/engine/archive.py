@@ -43,7 +43,7 @@ class Archived(msgspec.Struct, kw_only=True):
     files: list[str] = []
     left: list[str] = []
     """Runs that are old enough, and could not leave: something was written to them meanwhile, a
-    notice of theirs is on its way, or they have the last entry of all.
+    notice of theirs is on its way or was given up, or they have the last entry of all.
     """
 
 
@@ -87,6 +87,7 @@ async def _units(
 ) -> AsyncIterator[list[RunRow]]:
     """Choose what leaves together: a run, or all runs of a thread."""
     threads: set[tuple[str, str]] = set()
+    given_up: dict[str, set[str]] = {}
     async for row in finished_runs(parts, project):
         done.looked_at += 1
         place = (row.project, row.thread)
@@ -96,9 +97,25 @@ async def _units(
             threads.add(place)
         unit = [row] if not row.thread else await _thread(parts, *place)
         if all([await _may_leave(parts, one, before) for one in unit]):
-            yield unit
+            if row.project not in given_up:
+                given_up[row.project] = await _given_up(parts, row.project)
+            if stuck := given_up[row.project] & {one.id for one in unit}:
+                # No store lets them go. Tried, each would have a whole file written for nothing.
+                done.left += sorted(stuck)
+            else:
+                yield unit
         # Reading blocks the loop, which others share.
         await asyncio.sleep(0)
+
+
+async def _given_up(parts: Parts, project: str) -> set[str]:
+    """Find the runs of which somebody could not be told: after an outage of a chat, thousands."""
+    found: set[str] = set()
+    after: str | None = None
+    while page := await parts.store.outbox.dead_ones(project, limit=PAGE_MAX, after=after):
+        found |= {parcel.run_id for parcel in page}
+        after = page[-1].id
+    return found
 
 
 async def _thread(parts: Parts, project: str, thread: str) -> list[RunRow]:
