@@ -8,8 +8,17 @@ _SETTLED = "engine/test_settled.py::"
 _CARDS = "notify/test_slack.py::"
 _CLICKS = "server/test_slack.py::"
 _REMIND = "engine/test_remind.py::"
+_NOTICES = "engine/test_notices.py::"
 
 MUTANTS = (
+    Mutant(
+        name="who was not told of it is not told when a decision is taken back",
+        file="engine/courier.py",
+        old='        if found is not None and found.row.status == "decided":',
+        new="        if False:",
+        test=_NOTICES
+        + "test_who_was_not_told_before_it_was_decided_is_told_if_that_is_taken_back[memory-True]",
+    ),
     Mutant(
         name="a reminder shows a card where nobody was asked",
         file="notify/slack.py",

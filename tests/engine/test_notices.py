@@ -186,6 +186,7 @@ async def test_a_rule_that_reminds_no_more_ends_the_reminders(place: Place) -> N
 async def test_a_decision_that_was_taken_back_is_reminded_of_again(place: Place) -> None:
     told = Told()
     async with asked(place, told) as (app, hold):
+        await app.notices.deliver()
         place.clock.advance("90m")
         await app.decide(hold, approve(), by="mira", undo="10m")
         place.clock.advance("5m")
@@ -197,7 +198,26 @@ async def test_a_decision_that_was_taken_back_is_reminded_of_again(place: Place)
         place.clock.advance("25m")
         await app.sweep()
         assert [one.times for one in told.of("reminder")] == [2]
-        assert told.of("asked") == []
+        assert len(told.of("asked")) == 1
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_who_was_not_told_before_it_was_decided_is_told_if_that_is_taken_back(
+    place: Place, back: bool
+) -> None:
+    told = Told()
+    async with asked(place, told, policy=rule(remind_every=None)) as (app, hold):
+        await app.decide(hold, approve(), by="mira", undo="10m")
+        await app.notices.deliver()
+        assert told.notices == []
+        if back:
+            await app.undo(hold, by="mira")
+        place.clock.advance("10m")
+        await app.sweep()
+        await app.notices.deliver()
+
+        assert told.kinds == (["asked"] if back else [])
+        assert await app.store.outbox.next_due() is None
 
 
 async def test_two_processes_remind_once(place: Place) -> None:

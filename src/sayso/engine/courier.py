@@ -208,6 +208,10 @@ class Courier:
             return
         found = await self._parts.store.hold(*place)
         wanted = "settled" if parcel.kind == "settled" else "open"
+        if found is not None and found.row.status == "decided":
+            # Whoever has decided may take it back, and then it asks the others again.
+            await self._outbox.again(parcel, now + BACKOFF_MS)
+            return
         if found is None or found.row.status != wanted:
             await self._outbox.done(parcel)
             return

@@ -7,7 +7,7 @@ Rule 2: a parcel holds ids and times. What is shown of a hold is read when it is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -22,6 +22,8 @@ Kind = Literal["asked", "escalated", "reminder", "voted", "settled"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TOLD: frozenset[Kind] = frozenset({"asked", "escalated", "reminder"})
 """What everybody is told who tells people. The rest is for who keeps a message up to date."""
+_WHILE_ASKED: tuple[Kind, ...] = ("voted", "reminder")
+_UNTIL_SETTLED: tuple[Kind, ...] = ("asked", "escalated")
 EVERY_MS_MIN, EVERY_MS_MAX = 60_000, 10 * 365 * 24 * 3_600_000
 """How often people are reminded at most, and at least."""
 
@@ -71,11 +73,14 @@ def parcels_of(
         risen = {step.event.hold for step in steps if isinstance(step.event, e.HoldEscalated)}
         put += [_parcel("escalated", after, now[n], at, due_at=at) for n in risen & now.keys()]
     for n in was.keys() - now.keys():
-        gone += _all_of(after, was[n], notices)
-    if "settled" in notices and before is not None:
-        left = {hold.n for hold in after.holds}
-        over = [hold for hold in before.holds if hold.n not in left and not hold.child]
-        put += [_parcel("settled", after, hold, at, due_at=at) for hold in over]
+        gone += _of(after, was[n], _WHILE_ASKED, notices)
+    left = {hold.n for hold in after.holds}
+    over = [hold for hold in held if hold.n not in left and not hold.child]
+    for hold in over:
+        # Not when it is decided: whoever takes that back asks those who were not told yet.
+        gone += _of(after, hold, _UNTIL_SETTLED, notices)
+        if "settled" in notices:
+            put.append(_parcel("settled", after, hold, at, due_at=at))
     return tuple(put), tuple(gone)
 
 
@@ -122,11 +127,11 @@ def _is_news(old: Hold, hold: Hold) -> bool:
     return hold.version != old.version or not set(old.approvers) <= set(hold.approvers)
 
 
-def _all_of(run: Run, hold: Hold, notices: Collection[Kind]) -> list[str]:
-    kinds: list[Kind] = [kind for kind in ("asked", "escalated", "voted") if kind in notices]
-    if _period(hold) is not None:
-        kinds.append("reminder")
-    return [parcel_id(kind, run.id, hold.n) for kind in kinds]
+def _of(run: Run, hold: Hold, kinds: Iterable[Kind], notices: Collection[Kind]) -> list[str]:
+    """Name the parcels of these kinds that a hold may have."""
+    reminds = _period(hold) is not None
+    may = [kind for kind in kinds if (reminds if kind == "reminder" else kind in notices)]
+    return [parcel_id(kind, run.id, hold.n) for kind in may]
 
 
 def _period(hold: Hold) -> int | None:
