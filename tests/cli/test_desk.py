@@ -310,3 +310,24 @@ async def test_what_the_server_would_not_know_again_is_not_sent_again(stage, mon
             await it.reassign(name, to="ann")
 
     assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    "sent", ["https://a.test/\x1b[2Jx", "file:///etc/passwd", "-x", "https://\u202eevil.test", ""]
+)
+async def test_an_address_that_is_none_of_a_web_page_is_neither_printed_nor_opened(
+    monkeypatch, sent
+):
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps({"url": sent}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    monkeypatch.setenv("SAYSO_TOKEN", "x")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with find_desk(url=f"http://127.0.0.1:{port}").open() as desk:
+            with pytest.raises(Unreachable, match="none of a web page"):
+                await desk.sign_in_url("hold_x.1")

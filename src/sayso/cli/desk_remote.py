@@ -148,7 +148,7 @@ class RemoteDesk:
         return datetime.fromisoformat(found["at"])
 
     async def sign_in_url(self, hold: str) -> str:
-        return str((await self._ask("POST", f"{_path('holds', hold)}/sign-in"))["url"])
+        return _web(str((await self._ask("POST", f"{_path('holds', hold)}/sign-in"))["url"]))
 
     async def events(self, run: str) -> list[dict[str, Any]]:
         import httpx2
@@ -255,6 +255,13 @@ def _class(urn: str) -> type[errors.SaysoError] | None:
     found: Any = getattr(errors, name, None)
     is_ours = isinstance(found, type) and issubclass(found, errors.SaysoError)
     return cast("type[errors.SaysoError]", found) if is_ours else None
+
+
+def _web(url: str) -> str:
+    """Give an address that can be printed, and opened in a browser, whoever has sent it."""
+    if not url.startswith(("https://", "http://")) or not (url.isascii() and url.isprintable()):
+        raise errors.Unreachable("the server sent an address that is none of a web page")
+    return url
 
 
 def _path(what: str, name: str) -> str:

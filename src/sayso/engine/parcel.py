@@ -130,7 +130,9 @@ def _is_news(old: Hold, hold: Hold) -> bool:
 def _of(run: Run, hold: Hold, kinds: Iterable[Kind], notices: Collection[Kind]) -> list[str]:
     """Name the parcels of these kinds that a hold may have."""
     reminds = _period(hold) is not None
-    may = [kind for kind in kinds if (reminds if kind == "reminder" else kind in notices)]
+    may: list[Kind] = [
+        kind for kind in kinds if (reminds if kind == "reminder" else kind in notices)
+    ]
     return [parcel_id(kind, run.id, hold.n) for kind in may]
 
 
