@@ -77,6 +77,8 @@ def demo(
         for claim in found:
             click.secho(f"NOT AS PROMISED: {plain(claim)}", fg="red", err=True)
         click.echo(f"\npayments made: {len(story.payments)}")
+        if not (headless or in_terminal):
+            click.echo("The inbox has ended with the demo. For your own: sayso serve --help")
         if keep is not None:
             click.echo(f"Kept: look again with `sayso show {plain(store_path(keep))} {RUN_ID}`.")
     if found:

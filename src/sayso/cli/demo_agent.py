@@ -126,6 +126,8 @@ def _tell(**facts: Any) -> None:
 async def _work(app: Sayso) -> None:
     from sayso.cli.demo_cast import CAST
 
+    # So that every page of the inbox can be looked at, the audit too.
+    await app.people.put("mira", roles=["operator"])
     runs = {"teller": (RUN_ID, WISH), **CAST}
     for agent, (run_id, wish) in runs.items():
         # The same key gives the same run, in whichever process.
