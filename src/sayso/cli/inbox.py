@@ -227,6 +227,7 @@ class _Session:
             return
         self._say(f"Taken back: {plain(self._last)} waits again.")
         self._skipped.discard(self._last)
+        self._count -= 1
         self._last = ""
 
     def _show(self, hold: HoldView, count: int) -> None:
