@@ -54,7 +54,9 @@ def test_help_lists_every_command_once_and_first_what_people_need():
     }
 
 
-@pytest.mark.parametrize("group", [path for path in COMMANDS if path and len(path) == 1], ids=str)
+@pytest.mark.parametrize(
+    "group", sorted({path[:-1] for path in COMMANDS if len(path) > 1}), ids=str
+)
 def test_no_help_in_a_list_is_cut_off(group):
     shown = CliRunner().invoke(main, [*group, "--help"], prog_name="sayso").stdout
 
