@@ -5,9 +5,10 @@ import msgspec
 import pytest
 
 from sayso import reject
-from sayso.cli.demo_agent import payments
+from sayso.cli.demo_agent import PATIENCE_S, payments
 from sayso.cli.demo_check import surprises
 from sayso.cli.demo_plain import _approve, _play
+from sayso.cli.demo_process import child, hear
 from sayso.store.audit import Fault
 from tests.cli.conftest import finish
 
@@ -223,3 +224,12 @@ def test_without_a_person_the_pages_are_driven_over_http(run_cli, tmp_path):
     (paid,) = payments(tmp_path / "kept")
     assert f"A new process, {paid.pid}, carries on" in said.stdout
     assert run_cli("audit", "verify", tmp_path / "kept" / "demo.db").returncode == 0
+
+
+def test_the_server_ends_with_the_demo_however_that_ends(tmp_path):
+    with child("sayso.cli.demo_server", str(tmp_path), "0") as server:
+        assert hear(server)["url"].startswith("http://127.0.0.1:")
+        assert server.stdin is not None
+        server.stdin.close()  # As when a terminal is closed, and the demo is killed by that.
+
+        assert server.wait(PATIENCE_S) == 0

@@ -7,7 +7,9 @@ agents has its person sign in at.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -55,7 +57,8 @@ def _play_provider(app: FastAPI) -> None:
 
 
 def main(directory: str, port: str) -> None:
-    """Serve until killed."""
+    """Serve until killed, or until the demo is gone: it may have had no time to kill anybody."""
+    threading.Thread(target=_end_with_the_demo, daemon=True).start()
     sock = bind("127.0.0.1", int(port))
     here = sock.getsockname()[1]
     local = LocalWay(Principal(id=WHO), "default")
@@ -64,6 +67,11 @@ def main(directory: str, port: str) -> None:
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
     serve(make_server(Path(directory), here, local), sock)
+
+
+def _end_with_the_demo() -> None:
+    sys.stdin.buffer.read()  # Nothing comes but its end.
+    os._exit(0)
 
 
 if __name__ == "__main__":
