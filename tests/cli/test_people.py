@@ -427,6 +427,18 @@ def test_completion_says_nothing_when_there_is_nothing_to_say(tmp_path):
     assert (said.returncode, said.stdout.strip(), said.stderr) == (0, "", "")
 
 
+def test_completion_takes_nothing_from_who_types():
+    words = "sayso approve --url http://127.0.0.1:1 --token-file - "
+    env = environment(_SAYSO_COMPLETE="zsh_complete", COMP_WORDS=words, COMP_CWORD="6")
+
+    with subprocess.Popen([SAYSO], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        try:
+            # Nothing is ever typed, and the input does not end.
+            assert shell.wait(PATIENCE_S) == 0
+        finally:
+            shell.kill()
+
+
 def wait(condition) -> None:
     """Wait until something is so."""
     end = time.monotonic() + PATIENCE_S

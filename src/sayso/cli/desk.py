@@ -270,6 +270,8 @@ def is_remote(named: dict[str, Any], names: Sequence[str] = ()) -> bool:
 async def desk_of(ctx: click.Context, patience_s: float) -> AsyncGenerator[Desk]:
     """Open the desk that a command line names that is not finished yet."""
     given = {name: ctx.params.get(name) for name in _NAMES if name != "token"}
+    if given["token_file"] == "-":  # noqa: S105 - the name of standard input.
+        raise click.UsageError("what is typed into a line that is not finished is no token")
     if isinstance(given["store"], str):
         given["store"] = STORE.convert(given["store"], None, ctx)
     async with find_desk(**cast("Any", given)).open(patience_s) as desk:
