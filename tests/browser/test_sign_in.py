@@ -53,7 +53,7 @@ def test_a_person_signs_in_at_a_provider_and_out_again(
     # Back where they wanted to go, signed in.
     page.wait_for_url(f"{server.url}/settings")
     expect(page.get_by_role("link", name=site.user.user_name, exact=True)).to_be_visible()
-    expect(page.get_by_text("this browser")).to_be_visible()
+    expect(page.get_by_text("this browser", exact=True)).to_be_visible()
     cookies = {one["name"]: one for one in page.context.cookies(server.url)}
     assert cookies["sayso_session"]["httpOnly"]
     assert cookies["sayso_session"]["sameSite"] == "Lax"
