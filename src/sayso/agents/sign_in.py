@@ -47,8 +47,9 @@ CHANNEL = "oauth"
 NOTE_MAX = 2000
 _DENIED = "access_denied"
 # RFC 6749, section 4.1.2.1, and OpenID Connect. Any other might be anything, a code included.
-_CODES = frozenset(
+ERROR_CODES = frozenset(
     (
+        "account_selection_required",
         "consent_required",
         "interaction_required",
         "invalid_request",
@@ -159,7 +160,7 @@ class SignInDesk:
             reason = f"{facts.person} did not sign in at {facts.provider}"
             await self._settle(found, Principal(id=facts.person), Rejected(reason=reason), "")
             return
-        said = error if error in _CODES else "an error of its own"
+        said = error if error in ERROR_CODES else "an error of its own"
         raise SignInFailed(
             f"{facts.provider!r} did not let {facts.person} sign in: {said}",
             retryable=error in _LATER,

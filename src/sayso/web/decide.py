@@ -213,10 +213,7 @@ async def hand_over(
             raise BadValue("say who is to decide: the name that they sign in with")
         await app.reassign(hold_id, to=to, by=caller.by, note=typed.get("note"))
     except Refused as error:
-        late = isinstance(error, _LATE)
-        said = too_late(error, caller.by) if late else describe(error).detail
-        typed = replace(typed, problem=said, lost=late)
-        return await _back(request, app, visitor, hold_id, typed, status=status_of(error))
+        return await _refused(request, app, visitor, hold_id, typed, error=error)
     return _away(request, hold, f"Handed over to {to}.", "handed-over")
 
 
@@ -234,10 +231,7 @@ async def remind(
             raise BadValue("choose when you are to be reminded")
         at = await app.remind(hold_id, typed.get("when"), by=caller.by)
     except Refused as error:
-        late = isinstance(error, _LATE)
-        said = too_late(error, caller.by) if late else describe(error).detail
-        typed = replace(typed, problem=said, lost=late)
-        return await _back(request, app, visitor, hold_id, typed, status=status_of(error))
+        return await _refused(request, app, visitor, hold_id, typed, error=error)
     return _away(request, hold, f"You are reminded at {clock(at)}.", "reminded", is_open=True)
 
 
@@ -261,6 +255,16 @@ def _typed(form: FormData) -> Typed:
         several[name] = (*several.get(name, ()), str(value))
     values = {name: found[-1] for name, found in several.items() if name != "csrf"}
     return Typed(values=values, several=several)
+
+
+async def _refused(
+    request: Request, app: Sayso, visitor: Visitor, hold_id: str, typed: Typed, *, error: Refused
+) -> Response:
+    """Show the request again, with why nothing was done, and with what was typed."""
+    late = isinstance(error, _LATE)
+    said = too_late(error, visitor.caller.by) if late else describe(error).detail
+    typed = replace(typed, problem=said, lost=late)
+    return await _back(request, app, visitor, hold_id, typed, status=status_of(error))
 
 
 async def _back(

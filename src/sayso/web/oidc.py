@@ -24,6 +24,7 @@ from fastapi import APIRouter, Request, Response
 from sayso.agents.oauth import CODE_CHARS_MAX
 from sayso.agents.oauth_provider import OAuthProvider
 from sayso.agents.oauth_token import ask
+from sayso.agents.sign_in import ERROR_CODES
 from sayso.app import Sayso
 from sayso.errors import BadProvider, BadSetup, SignInFailed, Unauthenticated, Unknown
 from sayso.server.caller import Caller, sayso_of
@@ -46,21 +47,6 @@ SKEW_S = 60
 """How far the clocks of two machines may be apart."""
 _BAD = 400
 _STATE = re.compile(r"(\d{1,12})\.([A-Za-z0-9_-]{16})\.([A-Za-z0-9_-]*)\.([0-9a-f]{64})", re.ASCII)
-# What a provider may say of itself, RFC 6749 and OpenID Connect. Anything else might be anything.
-_CODES = frozenset(
-    (
-        "account_selection_required",
-        "consent_required",
-        "interaction_required",
-        "invalid_request",
-        "invalid_scope",
-        "login_required",
-        "server_error",
-        "temporarily_unavailable",
-        "unauthorized_client",
-        "unsupported_response_type",
-    )
-)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,7 +251,7 @@ def _refused(
 
 
 def _said(error: str) -> str:
-    return f"it says {error}" if error in _CODES else "it refuses"
+    return f"it says {error}" if error in ERROR_CODES else "it refuses"
 
 
 def _oidc(request: Request) -> Oidc:
