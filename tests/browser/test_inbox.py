@@ -332,3 +332,21 @@ def test_what_is_shown_is_what_would_run(inbox: Inbox, windows: Windows) -> None
     page.locator(".fold summary").click()
     assert fold.text_content() == "x" * 200_000
     assert "Pay an invoice" in page.title()
+
+
+def test_what_is_always_allowed_is_among_the_rules_until_it_is_revoked(
+    inbox: Inbox, windows: Windows
+) -> None:
+    hold = inbox.ask(pay())
+    page = inbox.open(windows, f"/r/{hold.id}")
+    page.get_by_text("Always allow calls like this").click()
+    page.get_by_label("Where").select_option("project")
+    page.wait_for_timeout(GRACE_MS)
+    page.get_by_role("button", name="Approve, and always allow").click()
+    expect(page.locator(f'.row[data-id="{hold.id}"]')).to_have_count(0)
+
+    page.goto(f"{inbox.url}/rules")
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Nothing is always allowed")).to_be_visible()
+    page.goto(f"{inbox.url}/rules?ended=1")
+    expect(page.get_by_text("revoked by mira")).to_be_visible()
