@@ -71,6 +71,8 @@ class Diary:
                 after = await self._length()
                 continue
             after += 1
+            # One that was kept and is gone would be written again, and nobody would miss it.
+            assert after > self.kept, f"{self.run_id}: number {after} was acknowledged twice"
             self.kept = after
 
     async def _length(self) -> int:
@@ -83,9 +85,10 @@ class Diary:
 
 
 async def check(store: Store, diary: Diary) -> None:
+    kept = diary.kept  # Before the look: it goes on being written meanwhile.
     row = await store.load(diary.run_id)
     seq = 0 if row is None else row.seq
-    assert seq >= diary.kept, f"{diary.run_id}: {diary.kept} were acknowledged, {seq} are there"
+    assert seq >= kept, f"{diary.run_id}: {kept} were acknowledged, {seq} are there"
     if row is not None:
         journal = await read_journal(store, diary.run_id)
         chain.verify(diary.run_id, journal[:seq], seq=seq, head=row.hash)
