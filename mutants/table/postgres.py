@@ -188,4 +188,32 @@ MUTANTS = (
         test="engine/test_child_ends.py::"
         "test_an_end_between_two_looks_leaves_nobody_suspended_for_nothing",
     ),
+    Mutant(
+        name="nobody looks whether those are listed who may decide",
+        file="store/audit.py",
+        old="            if not await _is_listed(store, hold, who)\n",
+        new="            if False\n",
+        test="store/test_audit_postgres.py::test_what_was_changed_is_found[14]",
+    ),
+    Mutant(
+        name="nobody looks who else is told of a hold",
+        file="store/audit.py",
+        old="            if not one.fits:\n",
+        new="            if False:\n",
+        test="store/test_audit_postgres.py::test_what_was_changed_is_found[16]",
+    ),
+    Mutant(
+        name="a hold may be anywhere in a list",
+        file="store/audit.py",
+        old="if hold.key != hold_key(positions.get(hold.row.entry, 0), n)",
+        new="if False",
+        test="store/test_audit_postgres.py::test_what_was_changed_is_found[13]",
+    ),
+    Mutant(
+        name="a list may tell of another project",
+        file="store/postgres_reader.py",
+        old="and h.status <> 'settled' and r.project = a.project",
+        new="and h.status <> 'settled'",
+        test="store/test_audit_postgres.py::test_what_was_changed_is_found[21]",
+    ),
 )

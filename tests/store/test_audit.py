@@ -134,11 +134,14 @@ class Tamper:
             self.edit_hold,
             self.delete_hold,
             self.insert_hold,
+            self.edit_list,
+            self.delete_from_list,
+            self.insert_into_list,
         ]
 
     def restore(self):
         self.conn.execute("begin immediate")
-        for table in ("journal", "holds", "runs"):
+        for table in ("journal", "holds", "runs", "waiting", "audiences"):
             self.conn.execute(f"delete from {table}")
             self.conn.execute(f"insert into {table} select * from pristine.{table}")
         self.conn.execute("commit")
@@ -253,7 +256,7 @@ class Tamper:
         key = self.chance.choice(self.rows("holds", "run, n"))
         columns = ("status", "call", "kind", "tool", "version", "digest", "suspension", "entry")
         columns += ("revised", "args_entry", "opened_at", "deadline", "who", "decision", "votes")
-        columns += ("escalates_at", "words")
+        columns += ("escalates_at", "words", "opened")
         return self.edit("holds", columns, "run = ? and n = ?", key)
 
     def delete_hold(self):
@@ -268,6 +271,27 @@ class Tamper:
             " votes, escalates_at, words from holds order by random() limit 1"
         )
         return "a hold inserted"
+
+    def edit_list(self):
+        if self.chance.random() < 0.5:
+            (k,) = self.chance.choice(self.rows("audiences", "k"))
+            return self.edit("audiences", ("k", "project", "who"), "k = ?", (k,))
+        key = self.chance.choice(self.rows("waiting", "audience, opened, n"))
+        columns = ("audience", "opened", "n", "run")
+        return self.edit("waiting", columns, "audience = ? and opened = ? and n = ?", key)
+
+    def delete_from_list(self):
+        key = self.chance.choice(self.rows("waiting", "audience, opened, n"))
+        self.conn.execute("delete from waiting where audience = ? and opened = ? and n = ?", key)
+        return "somebody not asked any more"
+
+    def insert_into_list(self):
+        self.conn.execute("insert or ignore into audiences (project, who) values ('', 'user:eve')")
+        self.conn.execute(
+            "insert into waiting select k, opened, n, run from holds join audiences a"
+            " where a.who = 'user:eve' order by random() limit 1"
+        )
+        return "somebody else asked as well"
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -145,6 +145,7 @@ class Tamper:
         ).fetchall()
         self.conn.execute("delete from journal where run = ? and seq > 1", (k,))
         self.conn.execute("delete from holds where run = ?", (k,))
+        self.conn.execute("delete from waiting where run = ?", (k,))
         self.conn.execute(
             "update runs set seq = 1, hash = ?, last = ?, state = ?, status = ?, due_at = null,"
             " owner = '' where k = ?",
@@ -365,6 +366,7 @@ async def test_an_entry_put_under_a_seal_is_found(tmp_path):
     conn.execute("drop trigger the_journal_is_only_redacted")
     conn.execute("update journal set position = position + 1000 where position > 2")
     conn.execute("update holds set opened = opened + 1000 where opened > 2")
+    conn.execute("update waiting set opened = opened + 1000 where opened > 2")
     await sealer(store).seal()
     assert (await audit.verify(store, trusted=TRUSTED)).ok
 

@@ -17,8 +17,9 @@ from sayso.domain.run import FOLD, Run
 from sayso.domain.standing import status_of
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
+from sayso.store.admit import hold_key, read_hold_key
 from sayso.store.archived import check_left
-from sayso.store.base import PAGE_MAX, Entry, HoldRow, RunRow, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, HoldRow, RunRow, Store
 from sayso.store.journal import decode, read_journal
 from sayso.store.query import HoldQuery, RunQuery
 from sayso.store.rows import hold_rows, take_steps
@@ -83,6 +84,7 @@ async def verify(
     report = Report()
     try:
         await _check_order(store, report)
+        await _check_lists(store, report)
         await _check_seals(store, report, trusted, copies)
         await check_archives(store, report, archives)
         before: str | None = None
@@ -109,6 +111,18 @@ async def _check_order(store: Store, report: Report) -> None:
                 what = f"the entry at position {entry.position} belongs to no run"
                 report.faults.append(Fault(run_id="", what=what))
         after = page[-1].position
+        await asyncio.sleep(0)
+
+
+async def _check_lists(store: Store, report: Report) -> None:
+    """Look for people who are told of holds that are not theirs, or that are not open."""
+    after = (0, 0, 0)
+    while page := await store.asked(after=after):
+        for one in page:
+            if not one.fits:
+                what = f"lists say that {one.who or 'nobody'} may decide hold {one.n}: not so"
+                report.faults.append(Fault(run_id=one.run_id, what=what))
+        after = page[-1].place
         await asyncio.sleep(0)
 
 
@@ -141,14 +155,16 @@ async def check_archives(store: Store, report: Report, directory: Path | None) -
 async def _check_run(store: Store, row: RunRow, report: Report) -> None:
     report.runs += 1
     try:
-        row, journal, holds = await _read_still(store, row)
+        row, journal, holds, unlisted = await _read_still(store, row)
         report.entries += len(journal)
         report.holds += len(holds)
         report.redacted += chain.verify(row.id, journal, seq=row.seq, head=row.hash)
-        faults = _order_faults(row, journal) + _redaction_faults(journal)
+        faults = [*_order_faults(row, journal), *_redaction_faults(journal), *unlisted]
+        faults += _place_faults(journal, holds)
         if not any(entry.redacted for entry in journal):
             report.replayed += 1
-            faults += _replay_faults(row, journal, holds)
+            rows = {n: hold.row for n, hold in holds.items()}
+            faults += _replay_faults(row, journal, rows)
         report.faults += [Fault(run_id=row.id, what=what) for what in faults]
     except BrokenChain as error:
         report.faults.append(Fault(run_id=row.id, what=str(error), seq=error.__dict__["seq"]))
@@ -156,25 +172,45 @@ async def _check_run(store: Store, row: RunRow, report: Report) -> None:
         report.faults.append(Fault(run_id=row.id, what=str(error)))
 
 
-async def _read_still(store: Store, row: RunRow) -> tuple[RunRow, list[Entry], dict[int, HoldRow]]:
-    """Read a run with its journal and holds, all as of one moment."""
+async def _read_still(
+    store: Store, row: RunRow
+) -> tuple[RunRow, list[Entry], dict[int, HoldFound], list[str]]:
+    """Read a run with its journal, its holds, and faults of lists, all as of one moment."""
     looks = 0
     while True:
         journal = await read_journal(store, row.id)
         holds = await _read_holds(store, row.id)
+        unlisted = [
+            f"{who} may decide hold {hold.row.n}, and no list says so"
+            for hold in holds.values()
+            for who in hold.row.who
+            if not await _is_listed(store, hold, who)
+        ]
         now, looks = await store.load(row.id), looks + 1
         if now is None or now.seq == row.seq or looks == _LOOKS_MAX:
-            return row, journal, holds
+            return row, journal, holds, unlisted
         row = now
 
 
-async def _read_holds(store: Store, run_id: str) -> dict[int, HoldRow]:
-    rows: dict[int, HoldRow] = {}
+async def _is_listed(store: Store, hold: HoldFound, who: str) -> bool:
+    """Tell whether somebody who may decide a hold is told that it waits, as long as it does."""
+    if hold.row.status == "settled":
+        return True
+    opened, n = read_hold_key(hold.key)
+    before = hold_key(opened, n - 1)
+    query = HoldQuery(project=hold.project, who=(who,), after=before, limit=1)
+    return [(one.row.run_id, one.key) for one in await store.holds(query)] == [
+        (hold.row.run_id, hold.key)
+    ]
+
+
+async def _read_holds(store: Store, run_id: str) -> dict[int, HoldFound]:
+    rows: dict[int, HoldFound] = {}
     after: str | None = None
     while page := await store.holds(
         HoldQuery(run_id=run_id, status="any", after=after, limit=PAGE_MAX)
     ):
-        rows.update({found.row.n: found.row for found in page})
+        rows.update({found.row.n: found for found in page})
         after = page[-1].key
     return rows
 
@@ -187,6 +223,16 @@ def _order_faults(row: RunRow, journal: list[Entry]) -> list[str]:
     if journal and journal[-1].id != row.last:
         faults.append("its row names another entry as the last")
     return faults
+
+
+def _place_faults(journal: list[Entry], holds: dict[int, HoldFound]) -> list[str]:
+    """Find holds that lists have out of order: it is that of the entries that opened them."""
+    positions = {entry.seq: entry.position for entry in journal}
+    return [
+        f"lists have hold {n} in another place than its entry"
+        for n, hold in holds.items()
+        if hold.key != hold_key(positions.get(hold.row.entry, 0), n)
+    ]
 
 
 def _redaction_faults(journal: list[Entry]) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sayso.store.door import Door
     from sayso.store.origin import Origin
     from sayso.store.outbox import Outbox
-    from sayso.store.query import HoldQuery, RunQuery
+    from sayso.store.query import Asked, HoldQuery, RunQuery
     from sayso.store.queue import Queue
     from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
@@ -396,6 +396,12 @@ class Store(Protocol):
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         """Read one hold, open or settled."""
+        ...
+
+    async def asked(
+        self, *, after: tuple[int, int, int] = (0, 0, 0), limit: int = PAGE_MAX
+    ) -> list[Asked]:
+        """List whom the lists of open holds are for, hold by hold, and whether the holds agree."""
         ...
 
     async def key(self, project: str, key: str) -> KeyRow | None:

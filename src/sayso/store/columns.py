@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from sayso.store.admit import hold_key
 from sayso.store.base import Entry, HoldFound, HoldRow, RunRow
+from sayso.store.query import Asked
 
 Found = tuple[Any, ...]
 DIGEST, WHO, WORDS = 10, 17, 21
@@ -45,6 +47,12 @@ def entry_of(run_id: str, row: Found) -> Entry:
         hash=link,
         redacted=salt is None,
     )
+
+
+def asked_of(row: Found, who: Container[str]) -> Asked:
+    """Read who is told of a hold, with those who may decide it: nobody, if it is not open."""
+    audience, opened, n, run_id, name = row
+    return Asked(run_id=run_id, n=n, who=name, fits=name in who, place=(audience, opened, n))
 
 
 def hold_of(row: Found, *, digest: str, who: tuple[str, ...], words: str) -> HoldFound:

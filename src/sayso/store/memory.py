@@ -53,7 +53,7 @@ from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
 from sayso.store.memory_shelf import MemoryShelf
 from sayso.store.origin import Origin
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import Asked, HoldQuery, RunQuery
 from sayso.store.seal import Leaf
 from sayso.store.watch import RunWatch, Watches
 from sayso.store.words import has_words
@@ -191,6 +191,18 @@ class MemoryStore:
         self._check()
         row = self._kept.holds.get((run_id, n))
         return None if row is None else self._found(row)
+
+    async def asked(
+        self, *, after: tuple[int, int, int] = (0, 0, 0), limit: int = PAGE_MAX
+    ) -> list[Asked]:
+        self._check()
+        rows = [row for row in self._kept.holds.values() if row.status != "settled"]
+        names = [(row.run_id, row.n, who) for row in rows for who in dict.fromkeys(row.who)]
+        found = [
+            Asked(run_id=run_id, n=n, who=who, fits=True, place=(0, 0, place))
+            for place, (run_id, n, who) in enumerate(names, start=1)
+        ]
+        return found[after[2] :][: page_size(limit)]
 
     async def key(self, project: str, key: str) -> KeyRow | None:
         self._check()

@@ -62,7 +62,7 @@ from sayso.store.postgres_proof import Proofs
 from sayso.store.postgres_queue import PostgresQueue
 from sayso.store.postgres_reader import Reader
 from sayso.store.postgres_writer import Job, Writer, refuse
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import Asked, HoldQuery, RunQuery
 from sayso.store.transfer import MARK, check_mark, read_mark
 from sayso.store.watch import RunWatch, Watches
 
@@ -241,6 +241,11 @@ class PostgresStore:
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         return await self._look(self._reader.hold(run_id, n))
+
+    async def asked(
+        self, *, after: tuple[int, int, int] = (0, 0, 0), limit: int = PAGE_MAX
+    ) -> list[Asked]:
+        return await self._look(self._reader.asked(after, limit))
 
     async def key(self, project: str, key: str) -> KeyRow | None:
         return await self._look(self._reader.key(project, key))

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
-from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
 from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
-from sayso.store.query import HoldQuery, RunQuery, turn
+from sayso.store.query import Asked, HoldQuery, RunQuery, turn
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -129,6 +129,14 @@ _WAITING = """
 ) w
 where a.who = any(%(who)s::text[]) and (%(project)s::text is null or a.project = %(project)s)
 order by 1, 2 limit %(limit)s)
+"""
+
+_ASKED = """
+select w.audience, w.opened, w.n, coalesce(r.id, ''), coalesce(a.who, ''), h.who
+from waiting w left join audiences a on a.k = w.audience left join runs r on r.k = w.run
+left join holds h on h.run = w.run and h.n = w.n and h.opened = w.opened
+    and h.status <> 'settled' and r.project = a.project
+where (w.audience, w.opened, w.n) > (%s, %s, %s) order by w.audience, w.opened, w.n limit %s
 """
 
 
@@ -256,6 +264,10 @@ class Reader:
             sql = _LISTS[query.status]
         sql = _TURNED[sql] if query.newest else sql
         return [_hold(row) for row in await self._link.read(sql, bindings)]
+
+    async def asked(self, after: tuple[int, int, int], limit: int) -> list[Asked]:
+        found = await self._link.read(_ASKED, (*after, page_size(limit)))
+        return [asked_of(row[:5], row[5] or ()) for row in found]
 
 
 def _hold(row: Found) -> HoldFound:

@@ -45,6 +45,19 @@ class HoldQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return place < after if self.newest else place > after
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Somebody who is told that a hold waits for them."""
+
+    run_id: str
+    """Empty if it is of no run that there is."""
+    n: int
+    who: str
+    fits: bool
+    """Whether that hold is open, and says of them that they may decide it."""
+    place: tuple[int, int, int]
+    """Where the next page goes on."""
+
+
 def turn(sql: str) -> str:
     """Turn a statement that lists holds around: from the newest on, down from a place."""
     return _ORDER.sub(r"order by \1 desc, \2 desc", sql.replace(") > (", ") < ("))

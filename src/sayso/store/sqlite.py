@@ -27,7 +27,7 @@ from sayso.store.base import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.origin import Origin, restored
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import Asked, HoldQuery, RunQuery
 from sayso.store.sqlite_archive import SqliteArchives
 from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
@@ -216,6 +216,11 @@ class SqliteStore:
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
         return self._read(Reader.hold, run_id, n)
+
+    async def asked(
+        self, *, after: tuple[int, int, int] = (0, 0, 0), limit: int = PAGE_MAX
+    ) -> list[Asked]:
+        return self._read(Reader.asked, after, limit)
 
     async def key(self, project: str, key: str) -> KeyRow | None:
         return self._read(Reader.key, project, key)

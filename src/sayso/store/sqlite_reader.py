@@ -19,9 +19,9 @@ import msgspec
 from sayso.errors import StoreDamaged
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
-from sayso.store.columns import DIGEST, WHO, WORDS, Found, entry_of, hold_of, run_of
+from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
 from sayso.store.fair import choose
-from sayso.store.query import HoldQuery, RunQuery, turn
+from sayso.store.query import Asked, HoldQuery, RunQuery, turn
 from sayso.store.sqlite_archive import ArchiveReader
 from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
@@ -97,6 +97,13 @@ select * from (
     select opened, n, run from waiting
     where audience = ? and (opened, n) > (?, ?) order by opened, n limit ?
 )
+"""
+_ASKED = """
+select w.audience, w.opened, w.n, coalesce(r.id, ''), coalesce(a.who, ''), h.who
+from waiting w left join audiences a on a.k = w.audience left join runs r on r.k = w.run
+left join holds h on h.run = w.run and h.n = w.n and h.opened = w.opened
+    and h.status <> 'settled' and r.project = a.project
+where (w.audience, w.opened, w.n) > (?, ?, ?) order by w.audience, w.opened, w.n limit ?
 """
 # From the first waiting one on: sorting those that match would take finding them all.
 _WAITING_MATCH = """
@@ -214,6 +221,10 @@ class Reader:
             return self._holds_for(query, query.who, after)
         return self._holds_listed(query, after)
 
+    def asked(self, after: tuple[int, int, int], limit: int) -> list[Asked]:
+        found = self._all(_ASKED, (*after, page_size(limit)))
+        return [asked_of(row[:5], _names(row[5])) for row in found]
+
     def _holds_of_run(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
         sql = turn(_HOLDS_OF_RUN) if query.newest else _HOLDS_OF_RUN
         found = [_hold(row) for row in self._all(sql, (query.run_id,))]
@@ -303,6 +314,14 @@ def _who(text: str) -> tuple[str, ...]:
         return _WHO.decode(text)
     except ValueError:
         raise StoreDamaged(f"{text!r} is not who may decide a hold") from None
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Read who may decide a hold, if there is one: nobody, if that cannot be read."""
+    try:
+        return () if text is None else _who(text)
+    except StoreDamaged:
+        return ()
 
 
 def _match(search: Sequence[str]) -> tuple[list[str], str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sayso.errors import BadValue
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
-from sayso.store.query import HoldQuery, RunQuery
+from sayso.store.query import Asked, HoldQuery, RunQuery
 from sayso.testing.contract.case import StoreCase, hold_row, refused, write
 
 
@@ -184,6 +184,31 @@ class ListContract(StoreCase):
             assert await numbers("user:ann") == [2]
             assert await numbers("user:cleo") == [1]
 
+    async def test_everyone_who_is_asked_is_listed_hold_by_hold(self) -> None:
+        async with self.opened() as store:
+            named = [("user:ann",), ("user:ann", "anyone", "anyone"), ("role:x",), ("user:bob",)]
+            rows = [hold_row(n=n, entry=n, who=who) for n, who in enumerate(named, start=1)]
+            await store.append(write(count=4, holds=tuple(rows)))
+            other = hold_row("run_2", who=("anyone",))
+            await store.append(write("run_2", project="q", holds=(other,)))
+            moved = hold_row(n=1, entry=1, who=("user:cleo",), version=2)
+            settled = hold_row(n=3, entry=3, who=("role:x",), status="settled", decision=b"{}")
+            decided = hold_row(n=4, entry=4, who=("user:bob",), status="decided", decision=b"{}")
+            await store.append(write(after=4, holds=(moved, settled, decided)))
+
+            found = list[Asked]()
+            while page := await store.asked(after=found[-1].place if found else _FIRST, limit=2):
+                found += page
+                assert len(page) in (1, 2)
+            assert all(one.fits for one in found)
+            assert sorted((one.run_id, one.n, one.who) for one in found) == [
+                ("run_1", 1, "user:cleo"),
+                ("run_1", 2, "anyone"),
+                ("run_1", 2, "user:ann"),
+                ("run_1", 4, "user:bob"),
+                ("run_2", 1, "anyone"),
+            ]
+
     async def test_the_holds_of_a_run_or_a_suspension_are_listed(self) -> None:
         async with self.opened() as store:
             rows = [hold_row(n=n, entry=n, suspension=1 + n // 3) for n in (1, 2, 3)]
@@ -301,6 +326,9 @@ class ListContract(StoreCase):
             assert len(await store.runs(RunQuery(limit=count))) == PAGE_MAX
             assert len(await store.due(limit=count)) == PAGE_MAX
             assert len(await store.due(skip=PAGE_MAX, limit=count)) == 1
+
+
+_FIRST = (0, 0, 0)
 
 
 def _last(entries: list[Entry]) -> int:
