@@ -191,4 +191,18 @@ MUTANTS = (
         new="where false",
         test=_QUEUE + "test_what_became_of_jobs_is_forgotten_but_for_those_that_are_held",
     ),
+    Mutant(
+        name="jobs that are not held are said to be offered again",
+        file="cli/jobs.py",
+        old="if not await queue.requeue(one)]",
+        new="if await queue.requeue(one) is None]",
+        test="cli/test_jobs.py::test_jobs_that_failed_are_listed_and_offered_again",
+    ),
+    Mutant(
+        name="only a page of jobs is offered again",
+        file="cli/jobs.py",
+        old="    while fresh :=",
+        new="    if fresh :=",
+        test="cli/test_jobs.py::test_all_of_them_are_more_than_a_page",
+    ),
 )

@@ -44,7 +44,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Run an app": ("serve", "worker", "token", "policy", "doctor", "desk-key"),
     "Look into what happened": ("doubt", "audit"),
-    "Look after stores": ("migrate", "move", "archive", "restored", "export", "adopt"),
+    "Look after stores": ("migrate", "jobs", "move", "archive", "restored", "export", "adopt"),
 }
 """What people look for together, the most frequent first."""
 _COMMANDS = tuple(name for group in _GROUPS.values() for name in group)

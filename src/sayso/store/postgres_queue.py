@@ -87,7 +87,7 @@ class PostgresQueue:
                 "warning",
                 f"{found['failed']:,} of its jobs failed and are held; the first is {first.id}, of "
                 f"the agent {first.agent!r}: {first.why}. Work is found all the same, only later. "
-                "Once that is mended, `store.queue.requeue(...)` offers them again.",
+                "Once that is mended, `sayso jobs requeue --all` offers them again.",
             )
         waiting = found.get("queued", 0) + found.get("picked", 0)
         return _found("ok", f"{waiting:,} of its jobs wait or are being picked, none failed.")
