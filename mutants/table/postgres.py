@@ -216,4 +216,12 @@ MUTANTS = (
         new="and h.status <> 'settled'",
         test="store/test_audit_postgres.py::test_what_was_changed_is_found[21]",
     ),
+    Mutant(
+        name="a host that cannot be is asked for",
+        file="store/postgres_address.py",
+        old='if not all(map(_can_be_named, host.split(","))):',
+        new="if False:",
+        test="store/test_postgres_open.py::"
+        "test_a_host_that_no_name_service_could_know_is_refused[x..y]",
+    ),
 )

@@ -225,6 +225,7 @@ async def test_what_cannot_be_reached_is_said_without_the_password(postgres, own
         (f"postgresql://ann:{SECRET}@/nowhere{at}", "createdb"),
         (f"postgresql://ann:{SECRET}@/postgres?host={own.data}/nowhere", "running"),
         (f"postgresql://ann:{SECRET}@127.0.0.1:1/postgres", "running"),
+        (f"postgresql://ann:{SECRET}@nowhere.invalid/postgres", "nowhere.invalid"),
     ):
         error = await refused(StoreError, open_store(address))
         assert word in str(error), str(error)
@@ -250,6 +251,14 @@ async def test_an_address_that_cannot_be_read_is_not_repeated(address):
         found = error
     for piece in ("p@ss", "p/ss", "p:ss", "ss@", "pss", "zz", "p ss", '"p"'):
         assert piece not in str(found)
+
+
+@pytest.mark.parametrize("host", ["x..y", f"{'a' * 64}.example", "db,x..y", ".example"])
+async def test_a_host_that_no_name_service_could_know_is_refused(host):
+    error = await refused(BadSetup, open_store(f"postgresql://ann:{SECRET}@{host}/pay"))
+
+    assert "63 characters" in str(error)
+    assert SECRET not in str(error)
 
 
 def test_a_password_is_in_nothing_that_is_shown():

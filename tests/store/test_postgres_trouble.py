@@ -4,6 +4,7 @@ on once the trouble is over.
 
 import asyncio
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from sayso.testing.contract import refused, write
 from tests.postgres import Cluster, cluster
 
 MANY_BYTES = 200_000
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -73,6 +75,72 @@ async def test_a_full_disk_loses_nothing_and_is_over_once_there_is_room(postgres
     assert len(journal) == kept + 1
     chain.verify("run_1", journal, seq=row.seq, head=row.hash)
     await store.close()
+
+
+@pytest.fixture
+def small_log(postgres_home) -> Iterator[tuple[Cluster, str]]:
+    """A server whose log is on a disk of its own, with little room; and where that is mounted."""
+    with cluster(*postgres_home, f"log-{os.getpid()}") as server:
+        server.stop(signal.SIGINT)
+        log = server.data / "pg_wal"
+        try:
+            log.rename(log.with_name("kept"))
+            log.mkdir()
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=50m,mode=0777", "tmpfs", log],
+                check=True,
+                timeout=10,
+            )
+        except (OSError, subprocess.SubprocessError):
+            pytest.skip("only root may mount a small disk")
+        try:
+            subprocess.run(["cp", "-a", f"{log.with_name('kept')}/.", log], check=True, timeout=10)
+            server.start()
+            yield server, str(log)
+            server.stop()
+        finally:
+            subprocess.run(["umount", "--lazy", log], check=True, timeout=10)
+
+
+async def test_a_log_that_is_full_loses_nothing_that_was_acknowledged(small_log):
+    """The server gives up then, and is started again by whoever has made room."""
+    server, where = small_log
+    store = await PostgresStore.open(server.url("postgres"))
+    kept = 0
+
+    async def fill() -> None:
+        nonlocal kept
+        while kept < 1000:
+            big = (NewEntry(id=os.urandom(8), payload=os.urandom(MANY_BYTES)),)
+            await store.append(replace(write(after=kept), entries=big))
+            kept += 1
+
+    await refused(StoreError, fill())
+
+    assert kept > 0
+    subprocess.run(["mount", "-o", "remount,size=200m", where], check=True, timeout=10)
+    if server.process.poll() is not None:
+        server.start()
+    row = await until(lambda: store.load("run_1"))
+    # The one whose answer was lost may be there, and nothing else.
+    assert row.seq in (kept, kept + 1)
+    await until(lambda: store.append(write(after=row.seq)))
+    journal = await read_journal(store, "run_1")
+    row = await store.load("run_1")
+    assert len(journal) == row.seq
+    chain.verify("run_1", journal, seq=row.seq, head=row.hash)
+    await store.close()
+
+
+async def until(what):
+    """Ask until the server answers again."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await what()
+        except StoreError:
+            assert time.monotonic() < end, "the server does not come back"
+            await asyncio.sleep(0.05)
 
 
 async def test_a_pool_that_is_used_up_says_so_and_recovers(postgres, monkeypatch):

@@ -73,6 +73,11 @@ def read_address(url: str, schema: str = SCHEMA) -> Address:
     host, port = parts.get("host", ""), parts.get("port", "")
     if not _HOST.fullmatch(host) or not all(one.isdigit() or not one for one in port.split(",")):
         raise BadSetup(_WRONG)
+    if not all(map(_can_be_named, host.split(","))):
+        raise BadSetup(
+            "the address of the store names a host that cannot be: what is between the dots has 1 "
+            "to 63 characters"
+        )
     bounds = {key: value for key, value in _BOUNDS.items() if key not in parts}
     at = f"{quote(parts['user'])}@" if "user" in parts else ""
     where = host + (f":{port}" if port else "")
@@ -83,6 +88,17 @@ def read_address(url: str, schema: str = SCHEMA) -> Address:
         name=shown if schema == SCHEMA else f"{shown}#{schema}",
         schema=schema,
     )
+
+
+def _can_be_named(host: str) -> bool:
+    """Tell whether a name service can be asked for a host; Python would refuse to, in no words of
+    a database. A path is a directory of sockets.
+    """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return host.startswith("/")
+    return True
 
 
 _WRONG = (
