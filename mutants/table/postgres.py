@@ -118,6 +118,28 @@ MUTANTS = (
         test=_FAULT + "test_a_store_recovers_soon_after_a_long_outage",
     ),
     Mutant(
+        name="a connection is used without a look at it",
+        file="store/postgres_link.py",
+        old="            if await self._lives(conn):\n",
+        new="            if True:\n",
+        test=_FAULT + "test_nobody_waits_for_each_of_the_connections_that_a_restart_has_ended",
+    ),
+    Mutant(
+        name="a dead connection is rested from",
+        file="store/postgres_link.py",
+        old="            await conn.close()\n            await self._pool.putconn(conn)\n",
+        new="            await conn.close()\n            await self._pool.putconn(conn)\n"
+        "            await asyncio.sleep(3)\n",
+        test=_FAULT + "test_nobody_waits_for_each_of_the_connections_that_a_restart_has_ended",
+    ),
+    Mutant(
+        name="a read gives up at the second connection that it loses",
+        file="store/postgres_link.py",
+        old="if cuts > 1 and time.monotonic() > end:",
+        new="if cuts > 1:",
+        test=_FAULT + "test_whoever_reads_may_lose_every_connection_that_there_is",
+    ),
+    Mutant(
         name="whoever is cancelled takes the statement along",
         file="store/postgres_link.py",
         old="return await asyncio.shield(task)",

@@ -183,6 +183,47 @@ async def test_a_store_recovers_soon_after_a_long_outage(own, monkeypatch):
         assert time.monotonic() - began < 4.5
 
 
+async def fill_pool(store: PostgresStore) -> set[int]:
+    """Let a store have as many connections as it may; say which processes serve them."""
+    held = [store._link.read("select pg_backend_pid(), pg_sleep(0.3)") for _ in range(20)]
+    pids = {pid for ((pid, _),) in await asyncio.gather(*held)}
+    assert len(pids) == link.POOL_MAX
+    return pids
+
+
+async def test_nobody_waits_for_each_of_the_connections_that_a_restart_has_ended(
+    postgres, schema, monkeypatch
+):
+    """A pool that looks for itself rests after each that is dead, twice as long every time."""
+    async with opened(postgres.url("postgres"), schema=schema) as store:
+        await store.append(write())
+        pids = await fill_pool(store)
+        postgres.execute(
+            f"select pg_terminate_backend(pid, 5000) from unnest(array{sorted(pids)}) pid"
+        )
+
+        monkeypatch.setattr(link, "LOCK_S", 5.0)
+        assert (await store.load("run_1")).seq == 1
+
+
+async def test_whoever_reads_may_lose_every_connection_that_there_is(postgres, schema):
+    """As while a server shuts down, which ends them one after another."""
+    async with (
+        Proxy(postgres.data) as proxy,
+        opened(proxy.url(), schema=schema, listen=False) as store,
+    ):
+        await store._ear.close()
+        await store.append(write())
+        await fill_pool(store)
+        proxy.line = "lose question"
+        reading = asyncio.create_task(store.load("run_1"))
+        while proxy.lost < link.POOL_MAX:
+            await asyncio.sleep(0.01)
+        proxy.line = "whole"
+
+        assert (await reading).seq == 1
+
+
 @pytest.mark.parametrize("times", [100, pytest.param(5000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("lost", ["lose answer", "lose question"])
 async def test_a_retry_with_the_same_key_says_what_became_of_it(postgres, schema, times, lost):

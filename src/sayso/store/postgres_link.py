@@ -16,6 +16,7 @@ import asyncio
 import os
 import select
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -109,7 +110,6 @@ class Link:
             max_size=pool_max,
             open=False,
             configure=self._configure,
-            check=_check,
             timeout=LOCK_S,
             reconnect_timeout=RECONNECT_S,
             reconnect_failed=_begin_anew,
@@ -142,15 +142,18 @@ class Link:
         return conn
 
     async def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Read. On a connection that turns out to be dead it is tried once more on another."""
+        """Read. On a connection that turns out to be dead it is tried again on another, and as long
+        as one may wait for a connection: a server that shuts down ends one after another.
+        """
         do = _statement(sql, params)
-        try:
-            return await self._by_itself(do)
-        except _Cut:
+        end, cuts = time.monotonic() + LOCK_S, 0
+        while True:
             try:
                 return await self._by_itself(do)
             except _Cut as cut:
-                raise translate(cut.error, self.name, password=self.address.password) from None
+                cuts += 1
+                if cuts > 1 and time.monotonic() > end:
+                    raise translate(cut.error, self.name, password=self.address.password) from None
 
     async def write(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
@@ -190,12 +193,7 @@ class Link:
             task.exception()  # Nobody has to be told twice that nobody listened.
 
     async def _run(self, do: Callable[[Conn], Awaitable[T]]) -> T:
-        try:
-            conn = await self._pool.getconn()
-        except PoolClosed:
-            raise StoreClosed from None
-        except PoolTimeout:
-            raise await self._away() from None
+        conn = await self._borrow()
         try:
             return await self.use(conn, do)
         except (psycopg.Error, UnicodeEncodeError) as error:
@@ -205,6 +203,37 @@ class Link:
             raise await self._explain(conn, error) from None
         finally:
             await self._pool.putconn(conn)
+
+    async def _borrow(self) -> Conn:
+        """Get a connection that lives. Those that do not are thrown away one after another: after a
+        restart of the server it is all of them, and the pool, were it to look for itself, would
+        rest after each, twice as long every time.
+        """
+        end = time.monotonic() + LOCK_S
+        while True:
+            try:
+                conn = await self._pool.getconn(timeout=end - time.monotonic())
+            except PoolClosed:
+                raise StoreClosed from None
+            except PoolTimeout:
+                raise await self._away() from None
+            if await self._lives(conn):
+                return conn
+            await conn.close()
+            await self._pool.putconn(conn)
+
+    async def _lives(self, conn: Conn) -> bool:
+        """Look at a connection before it is used, without a round trip: on one where nothing is
+        under way the server only ever speaks to say goodbye.
+        """
+        try:
+            poll = select.poll()
+            poll.register(conn.fileno(), select.POLLIN)
+            if poll.poll(0):
+                await self.use(conn, AsyncConnectionPool.check_connection)
+        except psycopg.Error:
+            return False
+        return True
 
     async def _explain(self, conn: Conn, error: BaseException) -> SaysoError:
         found = translate(error, self.name, password=self.address.password)
@@ -313,16 +342,6 @@ def _statement(
         return await cursor.fetchall() if cursor.description else []
 
     return do
-
-
-async def _check(conn: Conn) -> None:
-    """Look at a connection before it is used, without a round trip: on one where nothing is under
-    way the server only ever speaks to say goodbye.
-    """
-    poll = select.poll()
-    poll.register(conn.fileno(), select.POLLIN)
-    if poll.poll(0):
-        await AsyncConnectionPool.check_connection(conn)
 
 
 async def _begin_anew(pool: AsyncConnectionPool[Conn]) -> None:
