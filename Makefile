@@ -50,7 +50,7 @@ mutants: $(VENV)/.test ## Take our guards out one by one; a test must notice eac
 	$(BIN)/python -m mutants
 
 soak: $(VENV)/.test ## Run what is too long for every change.
-	SAYSO_SOAK=1 $(BIN)/python -m pytest -m soak -n 2 --dist loadgroup --timeout 0
+	$(BIN)/python -m pytest -m soak -n 2 --dist loadgroup --timeout 0
 
 $(BIN)/python:
 	@$(new_venv) || { rm -f $(BIN)/python; \

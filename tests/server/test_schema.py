@@ -6,7 +6,6 @@ about something that is there.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 
 import pytest
@@ -26,7 +25,6 @@ from tests.engine.kit import held
 from .conftest import teller
 from .test_routes import TABLE
 
-EXAMPLES = 400 if os.environ.get("SAYSO_SOAK") else 8
 KINDS = ("person", "service", "agent")
 
 
@@ -90,8 +88,9 @@ def schema(running):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("examples", [8, pytest.param(200, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_sent_is_answered_as_the_schema_says(running, schema, kind):
+def test_whatever_is_sent_is_answered_as_the_schema_says(running, schema, kind, examples):
     url, server = running
     headers = {"Authorization": f"Bearer {server.tokens[kind]}"}
     faults: list[str] = []
@@ -100,7 +99,7 @@ def test_whatever_is_sent_is_answered_as_the_schema_says(running, schema, kind):
         operation = result.ok()
 
         @given(case=operation.as_strategy(), there=st.booleans())
-        @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
         def one(case, there):
             if there:
                 case.path_parameters.update(
