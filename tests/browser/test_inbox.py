@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -193,12 +194,18 @@ def test_a_call_in_doubt_is_settled(inbox: Inbox, windows: Windows) -> None:
 def test_keys_do_nothing_before_a_request_could_be_seen(inbox: Inbox, windows: Windows) -> None:
     holds = inbox.ask_all(pay(memo="one"), pay(memo="two"))
     page = inbox.open(windows, f"/r/{holds[0].id}?q=run:{holds[0].run_id}")
+    page.clock.install()
+    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # However slow this machine is.
     page.keyboard.press("j")
     expect(page.locator("article")).to_have_attribute("data-id", holds[1].id)
     page.keyboard.press("a")
     page.keyboard.press("r")
     expect(page.locator("#reason")).to_be_hidden()
     assert inbox.look(holds[1]).status == "open"
+
+    page.clock.run_for(400)
+    page.keyboard.press("r")
+    expect(page.locator("#reason")).to_be_visible()
 
 
 def test_keys_can_be_switched_off(inbox: Inbox, windows: Windows) -> None:
