@@ -27,6 +27,12 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(GRACE_MS)
 
 
+def stop_clock(page: Page) -> None:
+    """Have no time pass for a page but what a test lets pass, however slow this machine is."""
+    page.clock.install()
+    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
+
+
 def toast(page: Page) -> Any:
     return page.locator(".toast")
 
@@ -166,11 +172,12 @@ def test_critical_takes_two_steps_by_click_and_by_key(inbox: Inbox, windows: Win
     expect(toast(page)).to_contain_text("Approved.")
 
     page = inbox.open(windows, f"/r/{second.id}")
+    stop_clock(page)
     page.keyboard.press("a")
     page.keyboard.press("a")  # At once: nobody has read what the button says now.
     expect(page.locator("#approve.armed")).to_be_visible()
     assert inbox.look(second).status == "open"
-    settle(page)
+    page.clock.run_for(GRACE_MS)
     page.keyboard.press("a")
     expect(toast(page)).to_contain_text("Approved.")
 
@@ -194,8 +201,7 @@ def test_a_call_in_doubt_is_settled(inbox: Inbox, windows: Windows) -> None:
 def test_keys_do_nothing_before_a_request_could_be_seen(inbox: Inbox, windows: Windows) -> None:
     holds = inbox.ask_all(pay(memo="one"), pay(memo="two"))
     page = inbox.open(windows, f"/r/{holds[0].id}?q=run:{holds[0].run_id}")
-    page.clock.install()
-    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # However slow this machine is.
+    stop_clock(page)
     page.keyboard.press("j")
     expect(page.locator("article")).to_have_attribute("data-id", holds[1].id)
     page.keyboard.press("a")
@@ -203,7 +209,7 @@ def test_keys_do_nothing_before_a_request_could_be_seen(inbox: Inbox, windows: W
     expect(page.locator("#reason")).to_be_hidden()
     assert inbox.look(holds[1]).status == "open"
 
-    page.clock.run_for(400)
+    page.clock.run_for(GRACE_MS)
     page.keyboard.press("r")
     expect(page.locator("#reason")).to_be_visible()
 
@@ -274,8 +280,11 @@ def test_who_is_too_late_is_told_and_keeps_their_text(inbox: Inbox, windows: Win
     expect(toast(page)).to_contain_text("No answer")
     inbox.decide(hold, reject("No."))
     page.context.set_offline(False)
-    page.evaluate("document.querySelectorAll('#decision button').forEach(b => b.disabled = false)")
-    page.locator("#reject").click()
+    # In one go: the page is told of the decision any moment, and has no buttons then.
+    page.evaluate(
+        "document.querySelectorAll('#decision button').forEach(b => b.disabled = false);"
+        "document.querySelector('#reject').click()"
+    )
     expect(page.get_by_role("alert")).to_contain_text("jonas has rejected this already")
     expect(page.locator(".kept")).to_contain_text("Mine")
 
