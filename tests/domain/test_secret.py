@@ -229,7 +229,11 @@ def veiled(*values: Any) -> Veil:
     return veil
 
 
-@given(st.text(st.characters(exclude_characters="[secrt]"), min_size=4), st.text(), st.text())
+# No half of a pair: none can be given to a tool, nor be sent anywhere.
+TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="[secrt]")
+
+
+@given(st.text(TEXT, min_size=4), st.text(), st.text())
 def test_a_secret_is_in_no_text_in_any_form(text: str, before: str, after: str):
     veil = veiled(text)
 
