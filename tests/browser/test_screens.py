@@ -194,11 +194,9 @@ def test_forced_colours_keep_what_colour_says(
     page = windows.page(forced_colors=True, color_scheme=scheme)
     shown.show(page, "approval")
 
-    outline = "el => getComputedStyle(el).outlineStyle"
-    border = "el => getComputedStyle(el).borderTopStyle"
-    assert page.locator(".row[data-selected]").evaluate(outline) == "solid"
-    assert page.locator("#request .risk").evaluate(border) == "solid"
-    assert page.locator("#approve").evaluate(border) == "solid"
+    expect(page.locator(".row[data-selected]")).to_have_css("outline-style", "solid")
+    expect(page.locator("#request .risk")).to_have_css("border-top-style", "solid")
+    expect(page.locator("#approve")).to_have_css("border-top-style", "solid")
 
 
 def test_nothing_moves_for_whoever_wants_it_still(shown: Gallery, windows: Windows) -> None:

@@ -14,7 +14,7 @@ from tests.cli.test_audit import tamper
 
 def remove_run(store, name: str) -> None:
     for statement in (
-        "delete from waiting",
+        f"delete from waiting where run = (select k from runs where id = '{name}')",
         f"delete from holds where run = (select k from runs where id = '{name}')",
         f"delete from journal where run = (select k from runs where id = '{name}')",
         f"delete from runs where id = '{name}'",
