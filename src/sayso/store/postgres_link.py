@@ -154,6 +154,8 @@ class Link:
                 cuts += 1
                 if cuts > 1 and time.monotonic() > end:
                     raise translate(cut.error, self.name, password=self.address.password) from None
+                # Not without a rest: what ends its connections might be the read itself.
+                await asyncio.sleep(min(0.02 * (cuts - 1), 1.0))
 
     async def write(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
