@@ -48,6 +48,27 @@ MUTANTS = (
         test="domain/test_digest.py::test_text_without_a_single_reading_is_refused",
     ),
     Mutant(
+        name="what looks like our own bytes is not compared with them",
+        file="domain/digest.py",
+        old="return (value,) if _OWN_ENCODER.encode(value) == data else None",
+        new="return (value,)",
+        test="domain/test_digest.py::test_text_without_a_single_reading_is_refused",
+    ),
+    Mutant(
+        name="what looks like our own bytes may be nested as it likes",
+        file="domain/digest.py",
+        old='if len(data) > DIGITS_MAX or data.count(b"[") + data.count(b"{") > DEPTH_MAX:',
+        new="if len(data) > DIGITS_MAX:",
+        test="domain/test_digest.py::test_what_is_read_is_not_nested_deeper_either",
+    ),
+    Mutant(
+        name="what looks like our own bytes may have numbers without end",
+        file="domain/digest.py",
+        old="if len(data) > DIGITS_MAX or data",
+        new="if data",
+        test="domain/test_digest.py::test_the_limit_on_digits_is_the_same_in_both_directions",
+    ),
+    Mutant(
         name="the journal starts a call on another digest",
         file="domain/apply_calls.py",
         old="if event.digest != row.digest or event.attempt != row.attempt + 1:",

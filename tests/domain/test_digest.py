@@ -248,6 +248,12 @@ def test_nesting_has_a_limit_of_our_own():
             encode_value(nested(depth))
 
 
+@pytest.mark.parametrize("blank", [b"", b" "])
+def test_what_is_read_is_not_nested_deeper_either(blank: bytes):
+    with pytest.raises(BadValue, match="nested"):
+        decode_value(blank + b"[" * (DEPTH_MAX + 2) + b"]" * (DEPTH_MAX + 2))
+
+
 def test_a_limit_on_bytes_can_be_chosen():
     assert encode_value("abc", bytes_max=5) == b'"abc"'
     assert decode_value(b'"abc"', bytes_max=5) == "abc"
@@ -335,6 +341,25 @@ def test_any_text_that_is_nearly_json_is_a_value_or_refused(text: str):
         return
 
     assert canonical(text) == encode_value(value)
+
+
+@given(values | fragments)
+@example({"a": "[" * DEPTH_MAX})
+@example('{"a":1,"a":1}')
+@example('"\\u0061"')
+@example("1e5")
+@example("-0")
+def test_what_we_wrote_is_read_as_anything_else_is(given: Any):
+    data = given.encode() if isinstance(given, str) else encode_value(given)
+
+    def read(data: bytes) -> object:
+        try:
+            return exact(decode_value(data))
+        except BadValue:
+            return BadValue
+
+    # We never write a blank at the end.
+    assert read(data) == read(data + b" ")
 
 
 @given(values, st.data())
