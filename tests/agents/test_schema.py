@@ -355,6 +355,32 @@ def test_no_json_makes_freezing_raise_anything_but_bad_value(value: Any) -> None
         assert kind.freeze(frozen) == frozen
 
 
+NATIVE = [
+    taking(kind)
+    for kind in (
+        int,
+        float,
+        bool | float,
+        int | bool | None,
+        float | int | str,
+        list[float],
+        dict[str, int | float],
+        Literal["1", 1, True],
+        Any,
+    )
+]
+
+
+@given(JSON | st.sampled_from(["1", "-0", "1.0", "true", "yes", "1e400", "nan", "inf", 2**53 + 1]))
+def test_what_parses_to_what_its_tool_wants_is_frozen_for_good(value: Any) -> None:
+    for made in NATIVE:
+        try:
+            frozen = made.freeze(json.dumps({"value": value}))
+        except BadValue:
+            continue
+        assert made.freeze(frozen) == frozen
+
+
 def test_a_validator_that_changes_values_each_time_is_refused() -> None:
     made = taking(Annotated[int, AfterValidator(lambda number: number + 1)])
 

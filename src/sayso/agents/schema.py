@@ -31,7 +31,7 @@ SCHEMA_BYTES_MAX = 1024 * 1024
 class Arguments:
     """The arguments of one tool: their schema, and the way to bytes and back."""
 
-    def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, tool: str, parameters: Sequence[Parameter], *, native: bool = False) -> None:
         self._tool = tool
         self._what = f"the arguments of {tool!r}"
         # Fields get names of our own, so that a parameter may be called `json` or `_x`.
@@ -42,12 +42,14 @@ class Arguments:
         hints = [parameter.hint for parameter in parameters]
         self.secret = is_write_only(self.schema) or any(map(takes_secret, hints))
         """Whether any of them is a secret, or may have one in it."""
+        self._plain = native and not self.secret
+        """Whether the tool is called with what its bytes parse to, and they are not read here."""
 
-    def freeze(self, value: dict[str, Any]) -> bytes:
-        """Validate arguments and dump them, or raise `BadValue` saying what does not fit. Secrets
-        are in the open, as `domain/secret.py` says.
+    def freeze(self, data: str | bytes) -> bytes:
+        """Validate arguments, a JSON object that `decode_value` has accepted, and dump them, or
+        raise `BadValue` saying what does not fit. Secrets are in the open, as `domain/secret.py`
+        says.
         """
-        data = encode_value(value)
         return self._guard(
             lambda: self._freeze(data), f"the arguments of {self._tool!r} do not fit"
         )
@@ -60,9 +62,11 @@ class Arguments:
             raise BadValue(f"{self._tool!r} reads its arguments otherwise than they were shown")
         return {name: getattr(model, field) for field, name in self._fields.items()}
 
-    def _freeze(self, data: bytes) -> bytes:
+    def _freeze(self, data: str | bytes) -> bytes:
         first = self._model.model_validate_json(data)
         frozen = self._dump(first)
+        if self._plain:
+            return frozen
         second = self._guard(
             lambda: self._read(frozen), f"{self._tool!r} cannot read back its own arguments"
         )

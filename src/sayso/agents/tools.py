@@ -138,12 +138,14 @@ class FunctionTool(Generic[P, R]):
     def freeze(self, args: str | bytes) -> bytes:
         """Validate arguments and encode them once and for all; `BadValue` if they do not fit."""
         if self._signature.parameters:
-            return self._arguments.freeze(self._object(decode_value(args)))
+            self._object(decode_value(args))
+            return self._arguments.freeze(args)
         # Some models send nothing, or null, where there is nothing to send.
         value = decode_value(args) if args.strip() else None
         if value is None or value == {}:
             return b"{}"
-        return self._arguments.freeze(self._object(value))
+        self._object(value)
+        return self._arguments.freeze(args)
 
     def operands(self, args: bytes) -> tuple[OperandFile, ...]:
         """List the files that frozen arguments name; none if it declares none."""
@@ -217,7 +219,8 @@ class FunctionTool(Generic[P, R]):
         if self._validator is None:
             from sayso.agents.schema import Arguments
 
-            self._validator = Arguments(self.name, self._signature.parameters)
+            read = self._signature
+            self._validator = Arguments(self.name, read.parameters, native=read.native)
         return self._validator
 
     def _make_probe(self, probe: Callable[..., Any]) -> Probe:
