@@ -41,12 +41,27 @@ class ItemAt(Value, frozen=True, kw_only=True):
 
 
 Condition = Before | Since | ItemAt
+_CONDITIONAL = frozenset(
+    {
+        e.CallStarted,
+        e.DecisionEffective,
+        e.DecisionUndone,
+        e.HoldEscalated,
+        e.HoldReassigned,
+        e.HoldRevised,
+        e.HoldSettled,
+        e.VoteCast,
+    }
+)
+"""The events that time or a record can rule out; most of what is appended is none of them."""
 
 
 def conditions_of(run: Run, events: Iterable[e.Event]) -> tuple[Condition, ...]:
     """Derive from the run before them what must hold when these events are committed."""
     found: list[Condition] = []
     for event in events:
+        if type(event) not in _CONDITIONAL:
+            continue
         match event:
             case e.CallStarted(call=ref, basis=basis):
                 row = run.call(ref)

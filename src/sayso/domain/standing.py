@@ -15,6 +15,8 @@ MAY_START = (_S.READY, _S.APPROVED)
 _GOING = (_S.STARTED, _S.ANSWERED)
 ASKS = (_S.HELD, _S.WAITING, _S.DOUBTED)
 """The states of a call that waits for somebody, and so has an open hold."""
+_RESTS = (*ASKS, *MAY_START, _S.ANSWERED)
+"""The states of a call that is neither over nor under way."""
 
 
 def status_of(run: Run) -> Status:
@@ -64,6 +66,8 @@ def startable(run: Run) -> list[CallRow]:
 
 def _startable(strand: Strand) -> list[CallRow]:
     ready = [call for call in strand.calls if call.state in MAY_START]
+    if not ready:
+        return ready
     match strand.siblings:
         case "hold" if any(_asks_first(call) for call in strand.calls):
             return []
@@ -81,7 +85,7 @@ def _asks_first(call: CallRow) -> bool:
 
 def stranded(run: Run) -> bool:
     """Tell whether a call waits and asks nobody, or could go on and never will."""
-    for call in run.calls(*ASKS, *MAY_START, _S.ANSWERED):
+    for call in run.calls(*_RESTS):
         if call.state in ASKS:
             if not run.holds_of(call.ref):
                 return True

@@ -52,7 +52,7 @@ def parcels_of(
     """
     before, after = steps[0].before, steps[-1].after
     held = after.holds if before is None else before.holds + after.holds
-    if not notices and not any(hold.remind_every_ms for hold in held):
+    if not notices and not [hold for hold in held if hold.remind_every_ms]:
         return (), ()
     was = {} if before is None else _asked(before)
     now = _asked(after)

@@ -5,7 +5,7 @@ Everything but the events themselves is derived from them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sayso.domain import codec
 from sayso.domain import events as e
@@ -58,7 +58,11 @@ def make_write(
         key=key,
         only_if=conditions_of(before, events) if before else (),
         items=tuple(items),
-        redacts=tuple([n for one in events if isinstance(one, e.Erasing) for n in one.erases]),
+        redacts=_redacts(events) if after.final else (),
         parcels=parcels,
         unparcels=unparcels,
     )
+
+
+def _redacts(events: Iterable[e.Event]) -> tuple[int, ...]:
+    return tuple([n for one in events if isinstance(one, e.Erasing) for n in one.erases])

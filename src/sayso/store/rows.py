@@ -6,6 +6,7 @@ Both take them from here, and nothing else makes a row: none can say what no eve
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from sayso.domain.hold import (
     Decision,
     Errored,
     Expired,
-    Hold,
     HoldStatus,
     Rejected,
     Verdict,
@@ -31,17 +31,18 @@ from sayso.domain.transcript import ERASED
 from sayso.store.base import HoldRow
 from sayso.store.words import join_words
 
-_TOUCHES = (
-    e.HoldOpened,
-    e.HoldRevised,
-    e.VoteCast,
-    e.VoteUndone,
-    e.HoldEscalated,
-    e.HoldReassigned,
-    e.HoldSettled,
-    e.DecisionEffective,
-    e.DecisionUndone,
+_Touching = (
+    e.HoldOpened
+    | e.HoldRevised
+    | e.VoteCast
+    | e.VoteUndone
+    | e.HoldEscalated
+    | e.HoldReassigned
+    | e.HoldSettled
+    | e.DecisionEffective
+    | e.DecisionUndone
 )
+_TOUCHES = frozenset(get_args(_Touching))
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -66,26 +67,18 @@ def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:
     """Make the rows of every hold that these steps touch, as they are after the last."""
     rows: dict[int, HoldRow] = {}
     for step in steps:
-        before, event, after = step.before, step.event, step.after
-        if before is None:
-            continue
-        for n in _touched(event):
-            hold = after.hold(n) or before.hold(n)
-            assert hold is not None, "an event touches a hold that was never there"
-            # What another run settles is nothing that people are shown.
-            if not hold.child:
-                row = _row(before, after, n, event)
-                known = rows.get(n)
-                # What people are shown of it is in no state: only what says it can tell it.
-                words = _words(after, row, event) or (known.words if known else None)
-                rows[n] = replace(row, words=words)
+        for n in _touched(step.event):
+            known = rows.get(n)
+            row = _row(step, n, None if known is None else known.words)
+            if row is not None:
+                rows[n] = row
     return rows
 
 
 def _touched(event: e.Event) -> tuple[int, ...]:
     if isinstance(event, e.RunAdopted):
         return event.undated
-    return (event.hold,) if isinstance(event, _TOUCHES) else ()
+    return (cast("_Touching", event).hold,) if type(event) in _TOUCHES else ()
 
 
 def erased_row(row: HoldRow) -> HoldRow:
@@ -128,25 +121,27 @@ def _bare(verdict: Verdict) -> Verdict:
             return type(verdict)()
 
 
-def _words(run: Run, row: HoldRow, event: e.Event) -> str | None:
-    if not isinstance(event, e.HoldOpened | e.HoldRevised):
-        return None
-    return join_words(event.ruling.title, row.tool, run.agent, str(run.by))
-
-
-def _row(before: Run, after: Run, n: int, event: e.Event) -> HoldRow:
-    hold = after.hold(n)
+def _row(step: Step, n: int, words: str | None) -> HoldRow | None:
+    """Make the row of a hold after a step; None if another run settles it, which is nothing that
+    people are shown. `words` are what it is found by, if this step does not say it.
+    """
+    run, event = step.after, step.event
+    hold = run.hold(n)
     if hold is not None:
-        return _hold_row(after, hold, hold.status, hold.decision)
-    hold = before.hold(n)
-    assert hold is not None, "an event touches a hold that was never there"
-    decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
-    return _hold_row(before, hold, HoldStatus.SETTLED, decision)
-
-
-def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | None) -> HoldRow:
+        status, decision = hold.status, hold.decision
+    else:
+        assert step.before is not None, "an event touches a hold before there is a run"
+        run = step.before
+        hold = run.hold(n)
+        assert hold is not None, "an event touches a hold that was never there"
+        decision = event.decision if isinstance(event, e.HoldSettled) else hold.decision
+        status = HoldStatus.SETTLED
+    if hold.child:
+        return None
     call = run.call(hold.call)
     assert call is not None, "a hold without its call"
+    if isinstance(event, e.HoldOpened | e.HoldRevised):
+        words = join_words(event.ruling.title, call.tool, run.agent, str(run.by))
     return HoldRow(
         run_id=run.id,
         n=hold.n,
@@ -166,4 +161,5 @@ def _hold_row(run: Run, hold: Hold, status: HoldStatus, decision: Decision | Non
         votes=codec.encode_votes(hold.votes) if hold.votes else None,
         escalates_at=hold.ladder[0].at if hold.ladder else None,
         decision=None if decision is None else codec.encode_decision(decision),
+        words=words,
     )
