@@ -5,6 +5,7 @@ told to. At the end of each test the judge reads every journal and the ledger.
 """
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from sayso import (
     user,
 )
 from sayso.domain.hold import Expired, Withdrawn
+from sayso.engine.live import Live
 from sayso.errors import (
     AlreadyDecided,
     BadValue,
@@ -118,6 +120,24 @@ async def test_an_approved_call_runs_once_and_the_run_goes_on(place: Place) -> N
             "run.completed",
         ]
         await judge(app.store, place.world, ("pay",))
+
+
+async def test_a_run_that_waits_or_is_over_is_in_memory_no_more(place: Place) -> None:
+    def in_memory() -> list[Live]:
+        return [one for one in gc.get_objects() if isinstance(one, Live) and one.run.id == run.id]
+
+    async with place.app(teller(place.world)) as app:
+        gc.disable()  # Nobody is to come by for what could have gone by itself.
+        try:
+            run = await app.start("teller", "Pay Jiro", by="mira")
+            hold = await held(run)
+            await until(lambda: not in_memory())
+
+            await app.decide(hold, approve(), by="mira")
+            await completed(run)
+            await until(lambda: not in_memory())
+        finally:
+            gc.enable()
 
 
 async def test_a_rejected_call_never_runs_and_the_model_is_told_why(place: Place) -> None:

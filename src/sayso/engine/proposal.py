@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
+from sayso.domain import events as e
 from sayso.domain.call import Call
-from sayso.domain.run import CallRow
+from sayso.domain.run import CallRow, Run
 from sayso.domain.verbs import Start
 from sayso.engine.gate import Checked
 from sayso.engine.ports import Driver
@@ -16,9 +19,15 @@ class Proposal:
     """A verb, and the arguments of the calls that it starts."""
 
     def __init__(
-        self, verb: Verb, *, args: dict[str, bytes], tick: int, items: Items | None = None
+        self,
+        given: Verb | None = None,
+        *,
+        args: dict[str, bytes],
+        tick: int,
+        items: Items | None = None,
     ) -> None:
-        self.verb = verb
+        self._given = given
+        """The verb, unless this is of a kind that has its own."""
         self.items = items
         """What it puts on the shelf: the uses of grants."""
         self.args = args
@@ -27,6 +36,11 @@ class Proposal:
         """When it was made, by the lease clock: a start must not be much older than this."""
         self.waits = False
         """Whether it could not be appended because a command is under way."""
+
+    def verb(self, run: Run) -> Sequence[e.Event]:
+        """Say what to append to a run."""
+        assert self._given is not None, "a proposal without a verb"
+        return self._given(run)
 
 
 def start_of(

@@ -57,11 +57,15 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     turn.data = data
     with contained(f"the agent {run.agent!r}"):
         turn.reading = None if admitted else driver.read(scene, name, answer)
-    return turn.proposal
+    return turn
 
 
-class _Turn:
-    """An answer that is ready to be recorded, whatever number its turn will have."""
+class _Turn(Proposal):
+    """An answer that is ready to be recorded, whatever number its turn will have.
+
+    It is the proposal, rather than to know it and be known by it: such a circle, with the run and
+    its conversation inside, is in memory until somebody looks for circles.
+    """
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class _Turn:
         seen: int,
         worker: str,
     ) -> None:
+        super().__init__(args={}, tick=parts.store.tick())
         self._parts = parts
         self._driver = driver
         self._before = strand
@@ -91,11 +96,11 @@ class _Turn:
         self.reading: Reading | None = None
         self.data: bytes | None = None
         """What the agent kept of the strand when the model was asked."""
-        self.proposal = Proposal(self._verb, args={}, tick=parts.store.tick())
 
-    def _verb(self, run: Run) -> list[e.Event]:
+    def verb(self, run: Run) -> list[e.Event]:
+        """Record the turn, and what follows from it at once."""
         # What it waited for may be what has made it void.
-        self.proposal.waits = False
+        self.waits = False
         strand = run.strand(self._before.name)
         if strand is None or strand.turn != self._before.turn or not strand_due(run, strand):
             return []  # The run has moved on without it.
@@ -163,11 +168,11 @@ class _Turn:
         starts = self._starts(draft.run, calls)
         draft.add(*verbs.start_calls(draft.run, starts))
         free = {start.ref for start in starts}
-        self.proposal.args = {c.ref: bytes(c.args) for c in calls if c.ref in free}
+        self.args = {c.ref: bytes(c.args) for c in calls if c.ref in free}
 
     def _starts(self, run: Run, calls: Sequence[Call]) -> list[verbs.Start]:
         free = {call.ref for call, one in zip(calls, self._admitted, strict=True) if _free(one)}
-        tick = self.proposal.tick
+        tick = self.tick
         return [
             start_of(self._driver, row, worker=self._worker, tick=tick)
             for row in startable(run)
@@ -188,8 +193,8 @@ class _Turn:
             # With other strands there it rests until one of them has something to say to it.
             now = self._parts.store.now()
             draft.add(*verbs.drop_commands(draft.run, now=now, told=self._told))
-            self.proposal.waits = bool(draft.run.commands)
-            if self.proposal.waits:
+            self.waits = bool(draft.run.commands)
+            if self.waits:
                 # What its commands ask is withdrawn already, so that they come to an end.
                 found = verbs.drop_commands(before, now=now, told=self._told)
                 for row in before.commands:
