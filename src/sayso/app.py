@@ -21,7 +21,6 @@ from sayso.domain.value import Principal
 from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start
 from sayso.engine.feed import Delta
-from sayso.engine.genuine import Shown
 from sayso.engine.grants import Always
 from sayso.engine.handle import RunHandle
 from sayso.engine.ledger import Ledger
@@ -29,7 +28,6 @@ from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.voters import asks
-from sayso.engine.window import Window
 from sayso.errors import (
     BadTool,
     BadValue,
@@ -40,14 +38,14 @@ from sayso.given import (
     look_for_ring,
 )
 from sayso.store.admit import page_size
-from sayso.store.query import HoldQuery
 from sayso.store.views import CommandView, HoldView, Page, RunView, hold_view
-from sayso.store.words import read_search
 from sayso.wired import Wired
 
 if TYPE_CHECKING:
     from sayso.engine.audit_desk import AuditDesk
     from sayso.engine.doctor import Report
+    from sayso.engine.genuine import Shown
+    from sayso.engine.window import Window
     from sayso.store.doubt import DoubtView
 
 DRAIN_S = 30.0
@@ -228,6 +226,9 @@ class Sayso(Wired):
         With `search`, those that have each of its words in their title, tool, agent, requester or
         ids. What a call would be executed with is not searched.
         """
+        from sayso.store.query import HoldQuery
+        from sayso.store.words import read_search
+
         wanted = read_search(search)
         where = project or self._project
         who = None
@@ -395,6 +396,8 @@ class Sayso(Wired):
         """Look with somebody's eyes: what they may not see is refused, and what is of another
         project is not there.
         """
+        from sayso.engine.window import Window
+
         return Window(self._open_parts, project or self._project, read_person(by))
 
     @property
@@ -429,4 +432,6 @@ class Sayso(Wired):
 
 
 def _shown(hold: HoldView) -> Shown:
+    from sayso.engine.genuine import Shown
+
     return Shown(tool=hold.tool, args=hold.args_json.encode(), operands=hold.operands)

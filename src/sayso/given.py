@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,8 @@ from sayso.store.base import Store
 from sayso.store.clock import Clock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.signed_in import SignedIn
     from sayso.engine.signing import DeskKey, Trust
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite:///"
-_MEANT = re.compile(r"password\s*=|^postgres(ql)?:", re.IGNORECASE)
+_MEANT = r"(?i)password\s*=|^postgres(ql)?:"
 """No path: a file would be made of that name, and a password be read in every message about it."""
 _OF_MEMORY: WeakKeyDictionary[Store, KeyRing] = WeakKeyDictionary()
 
@@ -123,7 +124,7 @@ def read_where(text: str) -> tuple[str, str]:
         raise BadSetup(
             f"{kind!r} is not a kind of store: use a path, 'memory:' or 'postgresql://...'"
         )
-    if _MEANT.search(text):
+    if re.search(_MEANT, text):
         raise BadSetup("what is meant as a database is an address: 'postgresql://user@host/name'")
     path = text.removeprefix("sqlite:///")
     return path, path
@@ -144,10 +145,9 @@ async def open_transfer(where: str, *, make: bool) -> Transfer:
         return await PostgresTransfer.open(text, make=make)
     from sayso.store.sqlite_transfer import SqliteTransfer
 
-    path = Path(text)
-    if not make and (not path.is_file() or path.stat().st_size == 0):  # noqa: ASYNC240
-        raise NotOurStore(f"there is no store in {str(path)!r}")
-    return SqliteTransfer.open(path)
+    if not make and not _is_there(text):
+        raise NotOurStore(f"there is no store in {text!r}")
+    return SqliteTransfer.open(text)
 
 
 async def open_store(
@@ -161,7 +161,7 @@ async def open_store(
     unless `make` is False: `NotOurStore`, and `StoreOlder` for a database to be brought up first.
     Whoever `recovers` it may write to one that was restored or copied.
     """
-    if not isinstance(where, str | Path):
+    if not isinstance(where, str | os.PathLike):
         if not hasattr(where, "append"):
             raise BadSetup(f"{where!r} is not a store: use a path or 'memory:'")
         return where
@@ -172,11 +172,15 @@ async def open_store(
         return MemoryStore(clock=clock)
     if is_shared(text):
         return await _open_postgres(text, clock, make=make, recovers=recovers)
-    if not make and not (os.path.exists(text) and os.path.getsize(text)):  # noqa: ASYNC240, PTH110, PTH202
+    if not make and not _is_there(text):
         raise NotOurStore(f"there is no store of Sayso in {text!r}")
     from sayso.store.sqlite import SqliteStore
 
     return await SqliteStore.open(text, clock=clock, recovers=recovers)
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
 
 
 async def _open_postgres(url: str, clock: Clock | None, *, make: bool, recovers: bool) -> Store:

@@ -5,15 +5,15 @@ that chooses implementations.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from copy import copy
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from sayso.agents.agent import Agent
@@ -56,6 +56,8 @@ from sayso.store.clock import Clock
 from sayso.store.transfer import check_work
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sayso.agents.oauth_provider import OAuthProvider
     from sayso.agents.sign_in import SignInDesk
     from sayso.engine.courier import Courier, Notices, Notify
@@ -92,7 +94,7 @@ class Wired:
         telemetry: Telemetry | bool = False,
     ) -> None:
         self._where = store
-        self._owns_store = isinstance(store, str | Path)
+        self._owns_store = isinstance(store, str | os.PathLike)
         """Whoever opened the store closes it."""
         self._make = True
         """Whether the store is made if there is none."""
@@ -333,7 +335,7 @@ class Wired:
         return self._desk
 
 
-class _Kinds(NamedTuple):
+class _Kinds(msgspec.Struct, frozen=True):
     """The classes of the parts that may be watched."""
 
     ledger: Callable[[Store, Dispatch], Ledger]
@@ -395,10 +397,12 @@ def only_working(
 def _over(app: W, store: str | Path | Store | None) -> W:
     if app._parts is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         raise BadSetup("this Sayso is open already")
+    from copy import copy
+
     other = copy(app)
     if store is not None:
         other._where = store  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        other._owns_store = isinstance(store, str | Path)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        other._owns_store = isinstance(store, str | os.PathLike)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return other
 
 

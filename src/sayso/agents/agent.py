@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sayso.agents.driver import OneStrand
-from sayso.agents.models import check_extra, check_name, resolve
 from sayso.agents.tools import NAME, FunctionTool, check_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
@@ -24,7 +23,7 @@ from sayso.errors import BadAgent, BadTool, BadValue
 if TYPE_CHECKING:
     from sayso.agents.schema import Output
 
-_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_FENCE = r"(?s)```[a-zA-Z]*\s*\n(.*?)```"
 
 
 class Agent(OneStrand):
@@ -82,13 +81,14 @@ class Agent(OneStrand):
     def model(self) -> Model:
         """Who answers."""
         if self._model is None:
-            given = self._given_model
-            self._model = resolve(given) if isinstance(given, str) else given
+            self._model = _resolve(self._given_model)
         return self._model
 
     def check_model(self) -> None:
         """Raise `BadAgent` if its model cannot be asked here for want of the extra."""
         if isinstance(self._given_model, str):
+            from sayso.agents.models import check_extra
+
             check_extra(self._given_model)
 
     async def aclose(self) -> None:
@@ -183,8 +183,18 @@ def _check_tool(agent: str, each: Tool) -> None:
         raise BadTool(f"{each.name!r} cannot name a tool of the agent {agent!r}")
 
 
+def _resolve(model: str | Model) -> Model:
+    if not isinstance(model, str):
+        return model
+    from sayso.agents.models import resolve
+
+    return resolve(model)
+
+
 def _model(agent: str, model: Any) -> str | Model:
     if isinstance(model, str):
+        from sayso.agents.models import check_name
+
         check_name(model)
         return model
     if not callable(getattr(model, "answer", None)):
@@ -218,5 +228,5 @@ def unfenced(text: str) -> str:
     """Find the JSON in an answer."""
     # Many models fence their JSON however firmly they are told not to.
     text = text.strip()
-    found = None if text.startswith(("{", "[", '"')) else _FENCE.search(text)
+    found = None if text.startswith(("{", "[", '"')) else re.search(_FENCE, text)
     return found.group(1) if found else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from sayso.domain.operand import Operand, OperandFile
@@ -63,6 +62,8 @@ def _is_mark(note: Any) -> bool:
 
 def _names_files(hint: Any) -> bool:
     """Tell whether all that JSON can say here is a path, several, or none."""
+    from pathlib import Path, PurePath
+
     if hint in (str, Path, PurePath, type(None)):
         return hint is not type(None)
     origin, parts = get_origin(hint), get_args(hint)

@@ -101,7 +101,7 @@ class PolicyFile(Policy):
     def _look(self) -> None:
         self._looked_at = time.monotonic()
         try:
-            stat = os.stat(self.path)  # noqa: PTH116 - its fields are compared with fstat's.
+            stat = os.stat(self.path)
         except OSError as error:
             self._tried = None
             self._keep(_unreadable(self.path, error))

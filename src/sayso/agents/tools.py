@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 from sayso.agents.answered import Answered, read_answered
 from sayso.agents.move import Instance
 from sayso.agents.operand import name_files
-from sayso.agents.probe import Probe
 from sayso.agents.signature import Signature, check_kinds, read_signature
 from sayso.domain.call import Effect
 from sayso.domain.digest import decode_value
@@ -30,10 +29,10 @@ from sayso.domain.ruling import HIGH, RISKS, Require, duration_ms, require
 from sayso.engine.context import Suspend, Wanted
 from sayso.engine.ports import Context, Happened, NotHappened, ToolSpec
 from sayso.engine.result import keep_result
-from sayso.engine.thread import in_thread
 from sayso.errors import BadPolicy, BadProvider, BadTool, BadValue
 
 if TYPE_CHECKING:
+    from sayso.agents.probe import Probe
     from sayso.agents.schema import Arguments
 
 P = ParamSpec("P")
@@ -225,6 +224,8 @@ class FunctionTool(Generic[P, R]):
 
     def _make_probe(self, probe: Callable[..., Any]) -> Probe:
         arguments = frozenset(parameter.name for parameter in self._signature.parameters)
+        from sayso.agents.probe import Probe
+
         return Probe(self.name, probe, arguments)
 
     def _kwargs(self, args: bytes) -> dict[str, Any]:
@@ -482,6 +483,8 @@ async def _run(fn: Callable[..., Any], kwargs: dict[str, Any], name: str) -> Any
     try:
         if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
             return await fn(**kwargs)
+        from sayso.engine.thread import in_thread
+
         result = await in_thread(fn, kwargs, name)
         return await result if inspect.isawaitable(result) else result
     except SystemExit as error:

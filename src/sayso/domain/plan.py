@@ -58,15 +58,11 @@ class Progress(Value, frozen=True, kw_only=True):
     error: str = ""
 
 
-_PLAN = msgspec.json.Decoder(Plan)
-_ITEM = msgspec.json.Decoder(Item)
-
-
 def plan_of(transcript: Transcript) -> Plan | None:
     """Read what the main strand's agent keeps of it; None if that is no plan."""
     data = transcript.strands[e.MAIN].data
     try:
-        return None if data is None else _PLAN.decode(data)
+        return None if data is None else msgspec.json.decode(data, type=Plan)
     except msgspec.DecodeError:
         return None
 
@@ -81,7 +77,7 @@ def progress(plan: Plan, run: Run, transcript: Transcript) -> list[Progress]:
     strands: dict[tuple[str, int], str] = {}
     for name, log in transcript.strands.items():
         if name != e.MAIN and log.data is not None:
-            item = _ITEM.decode(log.data)
+            item = msgspec.json.decode(log.data, type=Item)
             strands[item.id, item.round] = name
     return [
         _progress(item, strands.get((item.id, item.round), ""), run, transcript)

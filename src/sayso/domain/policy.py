@@ -6,7 +6,6 @@ Rule: a condition that raises, or answers anything but True or False, counts as 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from copy import deepcopy
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -143,10 +142,7 @@ class Policy:
     def on(self, facts: CallFacts, *others: Ruling) -> Ruling:
         """Rule on a call; `others` are rulings from elsewhere, such as the tool's own flag."""
         # Each rule has arguments of its own: one that changes them must not fool the next.
-        each = (
-            rule.on(msgspec.structs.replace(facts, args=deepcopy(facts.args)))
-            for rule in self.rules
-        )
+        each = (rule.on(_copy(facts)) for rule in self.rules)
         found = [ruling for ruling in each if ruling is not None]
         ruling = strictest(*others, *found)
         return at_risk(ruling, facts.risk) if isinstance(ruling, Require) else ruling
@@ -155,3 +151,9 @@ class Policy:
 def _suspicious(rule: Rule, why: str) -> Require:
     base = Require(rule=rule.name) if isinstance(rule.ruling, Forbid) else rule.ruling
     return msgspec.structs.replace(base, why=f"The rule {rule.name!r} could not be applied: {why}.")
+
+
+def _copy(facts: CallFacts) -> CallFacts:
+    from copy import deepcopy
+
+    return msgspec.structs.replace(facts, args=deepcopy(facts.args))

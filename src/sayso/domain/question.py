@@ -17,7 +17,6 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from sayso.domain.digest import decode_value, encode_value
-from sayso.domain.pattern import read_pattern
 from sayso.domain.value import RawOrNone, Tagged, Value
 from sayso.errors import BadAnswer, BadQuestion, BadValue
 
@@ -233,6 +232,8 @@ def _text_problems(question: Question, value: Any) -> Iterable[Problem]:
     if len(value) > most:
         return [("", f"give at most {most:,} characters")]
     try:
+        from sayso.domain.pattern import read_pattern
+
         fits = not question.pattern or read_pattern(question.pattern).fits(value)
     except BadQuestion as error:
         # Written by another version, or by hand.
@@ -369,6 +370,8 @@ def _check_kind(question: Question) -> None:
 
 def _check_bounds(question: Question) -> None:
     if question.pattern:
+        from sayso.domain.pattern import read_pattern
+
         read_pattern(question.pattern)
     _check_range("length", question.length_min, question.length_max, _length_most(question))
     _check_range("picks", question.picks_min, question.picks_max, len(question.options))

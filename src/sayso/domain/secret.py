@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -29,8 +28,8 @@ CHARS_MIN = 4
 """A shorter secret is not looked for in text: it would be found everywhere."""
 NOT_KEPT = "[unusable arguments, not kept: the tool takes secrets]"
 
-_MARK = re.compile("[0-9a-f]{16}")
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]+")
+_MARK = "[0-9a-f]{16}"
+_TOKEN = r"[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]+"  # noqa: S105 - a pattern.
 
 Path = tuple[str | int, ...]
 
@@ -65,7 +64,9 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(_utf8(self._value), _utf8(other._value))
+        from hmac import compare_digest
+
+        return compare_digest(_utf8(self._value), _utf8(other._value))
 
     def __hash__(self) -> int:
         return hash(self._value)
@@ -115,7 +116,7 @@ def mask_args(args: bytes) -> bytes:
 
 def mark_of(token: str) -> str:
     """Name a sealed secret: the same for the same one of a run, and telling nothing about it."""
-    if _MARK.fullmatch(token):
+    if re.fullmatch(_MARK, token):
         return token
     return hashlib.sha256(b"sayso.mark.1\0" + token.encode()).hexdigest()[:16]
 
@@ -307,7 +308,7 @@ def _is_sealed(value: Any) -> bool:
     if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
         return False
     token = cast("dict[str, Any]", value).get(SEALED)
-    return isinstance(token, str) and bool(_MARK.fullmatch(token) or _TOKEN.fullmatch(token))
+    return isinstance(token, str) and bool(re.fullmatch(f"{_MARK}|{_TOKEN}", token))
 
 
 def _is_marked(value: dict[str, Any]) -> bool:

@@ -58,7 +58,6 @@ class InstanceView(Value, frozen=True, kw_only=True):
     """Why it could not go on."""
 
 
-_READ = msgspec.json.Decoder(Kept)
 _MARK = b'{"is":"instance.1",'
 
 
@@ -72,7 +71,7 @@ def decode_kept(data: bytes | None) -> Kept | None:
     if data is None or not data.startswith(_MARK):
         return None
     try:
-        return _READ.decode(data)
+        return msgspec.json.decode(data, type=Kept)
     except msgspec.MsgspecError as error:
         raise NotUnderstood(f"what is kept of an instance cannot be read: {error}") from error
 

@@ -238,7 +238,7 @@ _SIGHT_ERRNO = frozenset(
 )
 # Libraries have their own names for a line that went dead, and few derive them from the built-in
 # ones. Matching the names of the classes is coarse, and errs towards asking a person.
-_SIGHT_NAMES = re.compile(
+_SIGHT_NAMES = (
     r"Timeout|TimedOut|Connection|Connect(?:Error|ionError)|Network|Transport|Protocol"
     r"|ReadError|WriteError|Disconnected|IncompleteRead|SSLError|Cancelled|EndOfStream"
 )
@@ -256,7 +256,7 @@ def _is_dead_line(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in _SIGHT_ERRNO:
         return True
-    return any(_SIGHT_NAMES.search(kind.__name__) for kind in type(error).__mro__[:-2])
+    return any(re.search(_SIGHT_NAMES, kind.__name__) for kind in type(error).__mro__[:-2])
 
 
 _REQUEST_TIMEOUT, _SERVER_ERRORS = 408, range(500, 600)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,7 +18,6 @@ from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.digest import decode_value, suspension_digest
 from sayso.domain.entitled import entitled
-from sayso.domain.handing import reassign
 from sayso.domain.hold import (
     SIGN_INS,
     VERDICT_WORDS,
@@ -38,11 +38,9 @@ from sayso.domain.people import Authority
 from sayso.domain.question import Question
 from sayso.domain.run import Run
 from sayso.domain.settling import Draft
-from sayso.domain.signing import sign_events
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
-from sayso.engine.genuine import Shown, check_genuine
 from sayso.engine.giving import giving_of
 from sayso.engine.grants import Always
 from sayso.engine.ids import look_up
@@ -75,7 +73,9 @@ from sayso.errors import (
 )
 from sayso.store.base import HoldFound, Key
 from sayso.store.journal import decode, read_holds
-from sayso.store.query import HoldQuery
+
+if TYPE_CHECKING:
+    from sayso.engine.genuine import Shown
 
 REASON_MAX = 10_000
 MASK = b'"[sensitive]"'
@@ -152,6 +152,8 @@ class Decider:
                 draft.add(*escalate(run, n, now))
                 if run.hold(n) is None:
                     raise UnknownHold(f"there is no open hold {hold!r}")
+                from sayso.domain.handing import reassign
+
                 draft.add(*reassign(draft.run, n, to=target, by=who, now=now, note=note))
                 return draft.events
 
@@ -175,6 +177,8 @@ class Decider:
         """Decide everything that a suspension still asks, all or nothing."""
         _check(request)
         run_id, suspension = _place("req", name)
+        from sayso.store.query import HoldQuery
+
         query = HoldQuery(run_id=run_id, suspension=suspension, status="any")
         found = await read_holds(self._parts.store, query)
         if not found:
@@ -239,10 +243,14 @@ class Decider:
                     shown = request.digest if digests is None else digests[n]
                     settling.check_shown(run, n, shown)
                     if transcript is not None:
+                        from sayso.engine.genuine import check_genuine
+
                         check_genuine(run, n, transcript, request.shown)
                     one = _One(n=n, verdict=verdicts[n], edit=edit, alone=len(ns) == 1)
                     events = self._events(run, one, request, standing)
                     if desk_key is not None:
+                        from sayso.domain.signing import sign_events
+
                         events = sign_events(run, events, desk_key.sign)
                     events += giving.events(n, events)
                     run = apply_all(run, events)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,14 +21,12 @@ from sayso.domain.run import Run, Status
 from sayso.domain.settling import Draft
 from sayso.domain.standing import status_of
 from sayso.domain.value import Principal
-from sayso.engine.cascade import cancel_children
 from sayso.engine.decide import REASON_MAX, Decide, Decider
 from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
 from sayso.engine.ports import AskedCall, Driver, Scene, Tool
-from sayso.engine.remind import When, remind_later
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -45,6 +43,9 @@ from sayso.errors import (
 from sayso.store.base import HoldFound, HoldRow, Key
 from sayso.store.journal import decode, read_journal
 from sayso.store.rows import erased_row, without_vote
+
+if TYPE_CHECKING:
+    from sayso.engine.remind import When
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
@@ -201,6 +202,8 @@ class Desk:
             ),
             takes=self._takes,
         )
+        from sayso.engine.cascade import cancel_children
+
         await cancel_children(self._parts, run_id, self._takes)
 
     @guarded("command")
@@ -308,6 +311,8 @@ class Desk:
     @guarded("remind")
     async def remind(self, hold: str, when: When, *, by: Principal) -> datetime:
         """Have somebody told again of what they are asked; say when that is."""
+        from sayso.engine.remind import remind_later
+
         return await remind_later(self._parts, hold, when, by)
 
     @guarded("undo")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -20,7 +20,9 @@ from sayso.domain.value import Principal
 from sayso.engine.ids import is_run_id
 from sayso.errors import BadState, NotAllowed, NotUnderstood, NotWhatWasShown, SaysoError
 from sayso.store.base import Store
-from sayso.store.door import DoorEntry
+
+if TYPE_CHECKING:
+    from sayso.store.door import DoorEntry
 
 log = logging.getLogger("sayso")
 

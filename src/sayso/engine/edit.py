@@ -12,7 +12,6 @@ from sayso.domain.operand import OperandPin, encode_pins
 from sayso.domain.ruling import Forbid, Require
 from sayso.engine.operand import pin
 from sayso.engine.parts import Parts
-from sayso.engine.sealing import freeze_edit
 from sayso.errors import NotAllowed, WrongVerdict
 
 
@@ -48,6 +47,8 @@ async def read_edit(parts: Parts, run_id: str, ns: Sequence[int], verdict: Verdi
         )
     transcript = await parts.ledger.transcript(run_id)
     before = transcript.args[row.ref]
+    from sayso.engine.sealing import freeze_edit
+
     args = freeze_edit(parts.vault, run.id, tool, bytes(verdict.args), before)
     policy = parts.gate.policy
     ruling = await parts.gate.rule(run, tool, args, parts.checks(run), policy)

@@ -16,7 +16,6 @@ from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
 from sayso.store.base import RunRow
 from sayso.store.journal import decode, read_holds, read_journal
-from sayso.store.query import HoldQuery
 from sayso.store.views import CommandView, HoldView, RunView, hold_view, run_view
 
 _UNFINISHED = ("running", "suspended")
@@ -162,6 +161,8 @@ class RunHandle:
         own = [hold for hold in run.holds if not hold.child]
         views: tuple[HoldView, ...] = ()
         if own:
+            from sayso.store.query import HoldQuery
+
             found = await read_holds(self._parts.store, HoldQuery(run_id=run.id))
             if [(one.row.n, one.row.version, one.row.status) for one in found] != [
                 (hold.n, hold.version, hold.status.value) for hold in own

@@ -6,8 +6,10 @@ Rule: keeping one is only a saving. It may be let go at any time, and goes on fr
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from sayso.engine.body import DurableBody
+if TYPE_CHECKING:
+    from sayso.engine.body import DurableBody
 
 
 class HotBodies:

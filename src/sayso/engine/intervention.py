@@ -10,7 +10,6 @@ from typing import Any
 from sayso.domain.policy import CallFacts
 from sayso.domain.ruling import Forbid, Proceed, Require, Ruling
 from sayso.engine.ports import Intervention
-from sayso.engine.thread import in_thread
 from sayso.errors import contained
 
 PATIENCE_S = 5.0
@@ -48,6 +47,8 @@ async def _answer(check: Intervention, facts: CallFacts) -> Any:
     with contained("it"):
         if inspect.iscoroutinefunction(check):
             return await check(facts)
+        from sayso.engine.thread import in_thread
+
         return await in_thread(partial(check, facts), {}, "check_for_intervention")
 
 

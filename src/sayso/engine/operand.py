@@ -19,7 +19,6 @@ from functools import partial
 
 from sayso.domain.operand import OPERANDS_MAX, OperandFile, OperandPin
 from sayso.engine.ports import Tool
-from sayso.engine.thread import in_thread
 from sayso.errors import BadValue, NotDone, contained
 
 PATIENCE_S = 60.0
@@ -35,6 +34,8 @@ async def pin(tool: Tool, args: bytes) -> tuple[OperandPin, ...]:
         return ()
     if len(files) > OPERANDS_MAX:
         raise BadValue(f"a call names at most {OPERANDS_MAX} files, not {len(files)}")
+    from sayso.engine.thread import in_thread
+
     reading = in_thread(partial(_pin_all, files), {}, f"the files of {tool.name}")
     try:
         async with asyncio.timeout(PATIENCE_S):

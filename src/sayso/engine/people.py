@@ -7,7 +7,6 @@ Rule 2: what is read here is only good together with the revs it was read at; ap
 from __future__ import annotations
 
 import builtins
-import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -304,9 +303,17 @@ def _check_name(text: str, what: str) -> str:
     if not text or text != text.strip() or not text.isprintable():
         raise BadValue(f"{what} is a word that can be seen, not {text!r}")
     # Written in two ways it would look like one name, and be two.
-    if not unicodedata.is_normalized("NFC", text):
+    if not _is_normal(text):
         raise BadValue(f"{what} is written with its accents apart: give {text!r} in NFC")
     return text
+
+
+def _is_normal(text: str) -> bool:
+    if text.isascii():
+        return True
+    from unicodedata import is_normalized
+
+    return is_normalized("NFC", text)
 
 
 def _named(name: str) -> str:

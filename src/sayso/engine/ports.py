@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -181,7 +181,7 @@ Intervention = Callable[[CallFacts], object]
 """`check_for_intervention`: sync or async; True or a ruling holds a call, False lets it go on."""
 
 
-class Scene(NamedTuple):
+class Scene(msgspec.Struct, frozen=True):
     """A run as its agent sees it: where it stands, and all that was said and done in it."""
 
     run: Run

@@ -21,7 +21,7 @@ Path = str | os.PathLike[str]
 @contextmanager
 def open_lines(path: Path) -> Generator[Iterator[bytes]]:
     """Read a file line by line, none of them longer than a seal can be by much."""
-    with open(path, "rb") as file:  # noqa: PTH123 - a path of any kind.
+    with open(path, "rb") as file:
         yield iter(lambda: file.readline(LINE_BYTES_MAX + 2), b"")
 
 
@@ -49,7 +49,7 @@ async def check_outside(store: Store, path: Path) -> int:
     seal: it was put back since, and from now on nobody who opens it may write. `BadValue` if the
     file is of another store, or damaged.
     """
-    first, last = _ends(path) if os.path.exists(path) else (b"", None)  # noqa: ASYNC240, PTH110
+    first, last = _ends(path) if os.path.exists(path) else (b"", None)  # noqa: ASYNC240
     if last is None:
         return 0
     kept = await store.seals.list(after=last.n - 1, limit=1)

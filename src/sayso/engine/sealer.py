@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from sayso.engine.vault import Vault
 from sayso.errors import BadSetup, NotUnderstood, StaleItem, StoreError
 from sayso.store.base import PAGE_MAX, Store
-from sayso.store.seal import NOTHING, Seal, Tree
 
 if TYPE_CHECKING:
     from sayso.store.keyring import KeyRing
+    from sayso.store.seal import Seal
     from sayso.store.seal_key import Signer
 
 log = logging.getLogger("sayso")
@@ -101,6 +101,8 @@ class Sealer:
         signer = self._sign_with(self._vault.keys() if make else self._vault.look())
         first = 1 if last is None else last.last + 1
         head = await self._store.door.head()
+        from sayso.store.seal import NOTHING, Seal, Tree
+
         tree, position = Tree(), first - 1
         while tree.count < ENTRIES_MAX:
             limit = min(PAGE_MAX, ENTRIES_MAX - tree.count)

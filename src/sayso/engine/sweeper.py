@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from binascii import crc32
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from zlib import crc32
 
 from sayso.domain import events as e
 from sayso.domain import settling
 from sayso.domain.call import CallState
 from sayso.domain.run import Run
-from sayso.engine.cascade import cancel_children
 from sayso.engine.parts import Parts
 from sayso.engine.sealer import Sealer
 from sayso.engine.worker import Worker
@@ -126,6 +125,8 @@ class Sweeper:
         except ConditionFailed:
             return False  # The clock was set back meanwhile: it is not due after all.
         if written.run.ending and any(hold.child for hold in written.run.holds):
+            from sayso.engine.cascade import cancel_children
+
             await cancel_children(self._parts, run_id, takes)
         return bool(written.events)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sayso.domain.guard import Before, ItemAt, Since
 from sayso.errors import BadValue, ConditionFailed, StaleRun
 from sayso.store import chain
 from sayso.store.base import PAGE_MAX, Entry, ItemPut, Write
-from sayso.store.query import HoldQuery
 from sayso.store.shelf import check_name, check_put, check_rev
-from sayso.store.words import check_search
+
+if TYPE_CHECKING:
+    from sayso.store.query import HoldQuery
 
 HOLD_STATUSES = ("open", "settled", "any")
 PLACE_MAX = (1 << 63) - 1
@@ -125,6 +126,8 @@ def check_hold_query(query: HoldQuery) -> None:
         raise BadValue(f"{query.status!r} is no status to list holds by: use one of {choices}")
     if type(query.limit) is not int or query.limit < 1:
         raise BadValue(f"the limit of a page is a number from 1 on, not {query.limit!r}")
+    from sayso.store.words import check_search
+
     check_search(query.search)
 
 

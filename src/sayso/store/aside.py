@@ -12,7 +12,6 @@ import hashlib
 import os
 import socket
 from collections.abc import Callable, Generator
-from pathlib import Path
 
 TEXT_BYTES_MAX = 7000
 """What is longer is not said: a notice of PostgreSQL has 8,000 bytes at most."""
@@ -48,7 +47,7 @@ class FileAside:
     def mention(self, run_id: str, text: str) -> None:
         """Send it to whoever listens and can take it at once."""
         try:
-            there = os.listdir(self._directory)  # noqa: PTH208 - names are all that is needed.
+            there = os.listdir(self._directory)
         except OSError:
             return  # Nobody ever listened.
         wanted = _stem(run_id)
@@ -68,7 +67,8 @@ class FileAside:
         try:
             self._out.sendto(said, f"{base}/{name}")
         except ConnectionRefusedError:
-            Path(base, name).unlink(missing_ok=True)  # Its process is gone.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{base}/{name}")  # Its process is gone.
         except OSError:
             return  # It has more to hear than it can hold.
 
@@ -82,7 +82,8 @@ class FileAside:
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         ear.setblocking(False)
         try:
-            Path(directory).mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)
             with _entered(directory) as base:
                 ear.bind(f"{base}/{name}")
         except OSError:
@@ -101,7 +102,7 @@ class FileAside:
                 loop.remove_reader(ear.fileno())
                 ear.close()
                 with contextlib.suppress(OSError):
-                    Path(directory, name).unlink()
+                    os.unlink(f"{directory}/{name}")
 
         self._own[name] = close
         return close
@@ -122,7 +123,7 @@ def _entered(directory: str) -> Generator[str]:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         through = f"/proc/self/fd/{fd}"
-        yield through if Path(through).exists() else directory
+        yield through if os.path.exists(through) else directory
     finally:
         os.close(fd)
 

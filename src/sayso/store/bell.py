@@ -6,9 +6,9 @@ that nobody hears costs a moment, because everybody also looks by themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from pathlib import Path
 
 PATH_BYTES_MAX = 100
 """Addresses of sockets are short; Linux has a way around it, others may have to do without."""
@@ -31,10 +31,11 @@ class Bell:
     def _open(self, directory: str) -> None:
         if not directory:
             return
-        Path(directory).mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
         self._dir = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         through_proc = f"/proc/self/fd/{self._dir}"
-        if Path(through_proc).exists():
+        if os.path.exists(through_proc):
             self._base = through_proc
         elif len(os.fsencode(directory)) > PATH_BYTES_MAX - len(self._name):
             raise OSError(f"{directory!r} is too long for a socket")
@@ -61,7 +62,7 @@ class Bell:
         if self._socket is None:
             return
         try:
-            names = os.listdir(self._dir)  # noqa: PTH208 - by descriptor, which outlives the name.
+            names = os.listdir(self._dir)
         except OSError:
             return
         for name in names:

@@ -6,10 +6,9 @@ A wall clock may be set to anything at any moment, so no lease depends on it.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Protocol
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _LEASE_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _NS_PER_MS = 1_000_000
 
@@ -45,7 +44,8 @@ class SystemClock:
     def boot_id(self) -> str:
         if self._boot_id is None:
             try:
-                self._boot_id = _BOOT_ID.read_text(encoding="ascii").strip()
+                with open(_BOOT_ID, encoding="utf-8") as file:
+                    self._boot_id = file.read().strip()
             except OSError:
                 self._boot_id = ""
         return self._boot_id

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sayso.store.admit import hold_key
 from sayso.store.base import Entry, HoldFound, HoldRow, RunRow
-from sayso.store.query import Asked
+
+if TYPE_CHECKING:
+    from sayso.store.query import Asked
 
 Found = tuple[Any, ...]
 DIGEST, WHO, WORDS = 10, 17, 21
@@ -51,6 +53,8 @@ def entry_of(run_id: str, row: Found) -> Entry:
 
 def asked_of(row: Found, who: Container[str]) -> Asked:
     """Read who is told of a hold, with those who may decide it: nobody, if it is not open."""
+    from sayso.store.query import Asked
+
     audience, opened, n, run_id, name = row
     return Asked(run_id=run_id, n=n, who=name, fits=name in who, place=(audience, opened, n))
 

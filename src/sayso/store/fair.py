@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from sayso.domain.run import FOLD
 
@@ -28,7 +30,7 @@ order by k limit ?
 _OWNED = "select count(*) from runs indexed by runs_owned where project = ? and owner > ''"
 
 
-class Free(NamedTuple):
+class Free(msgspec.Struct, frozen=True, order=True, gc=False):
     """A run that could be claimed. Of two, the older one is less."""
 
     k: int

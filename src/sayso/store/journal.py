@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,7 +15,9 @@ from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood, StoreError
 from sayso.store.base import PAGE_MAX, Entry, HoldFound, RunRow, Store
-from sayso.store.query import HoldQuery
+
+if TYPE_CHECKING:
+    from sayso.store.query import HoldQuery
 
 
 def decode(entry: Entry) -> AnyEvent | None:

@@ -6,11 +6,11 @@ come back. A free lock says that it never will.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import weakref
-from pathlib import Path
 from typing import Literal
 
 from sayso.errors import StoreError
@@ -24,7 +24,7 @@ class Leases:
     """The locks of this process's workers, in a directory beside the store."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = Path(directory)
+        self._directory = directory
         self._held: dict[str, int] = {}
         _all.add(self)
 
@@ -35,7 +35,8 @@ class Leases:
         path = self._path(worker)
         if self._is_locked(path):
             raise StoreError(f"the worker {worker!r} lives in another process")
-        self._directory.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._directory, 0o700)
         for _ in range(_TRIES_MAX):
             fd = self._make(path)
             if fd is not None:
@@ -68,35 +69,35 @@ class Leases:
         """Let a worker's lock go, and its file with it."""
         fd = self._held.pop(worker, None)
         if fd is not None:
-            self._path(worker).unlink(missing_ok=True)
+            _remove(self._path(worker))
             os.close(fd)
 
     def clear(self, worker: str) -> None:
         """Remove the file of a dead worker."""
-        self._path(worker).unlink(missing_ok=True)
+        _remove(self._path(worker))
 
     def close(self) -> None:
         """Let go of everything."""
         for worker in list(self._held):
             os.close(self._held.pop(worker))
 
-    def _path(self, worker: str) -> Path:
-        return self._directory / hashlib.sha256(worker.encode()).hexdigest()[:32]
+    def _path(self, worker: str) -> str:
+        return f"{self._directory}/{hashlib.sha256(worker.encode()).hexdigest()[:32]}"
 
-    def _make(self, path: Path) -> int | None:
+    def _make(self, path: str) -> int | None:
         """Lock the file under another name first: under its own name it is never seen unlocked."""
-        temporary = path.with_name(f"new-{os.urandom(8).hex()}")
+        temporary = f"{self._directory}/new-{os.urandom(8).hex()}"
         fd = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            temporary.rename(path)
+            os.rename(temporary, path)
         except OSError:
             os.close(fd)
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
             return None
         return fd
 
-    def _is_locked(self, path: Path) -> bool | None:
+    def _is_locked(self, path: str) -> bool | None:
         """Tell whether somebody holds the lock; None if there is no such file."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -110,6 +111,11 @@ class Leases:
             return True
         finally:
             os.close(fd)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def this_host() -> str:

@@ -6,15 +6,14 @@ the file as it was. A migration that was released is never edited.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import apsw
 
 from sayso.errors import NotOurStore, StoreNewer
-from sayso.store.words import words_of
 
 APPLICATION_ID = 0x53617973
 """`Says`, in the header of every file of ours."""
@@ -23,8 +22,14 @@ APPLICATION_ID = 0x53617973
 @cache
 def released() -> tuple[str, ...]:
     """All migrations; the first makes an empty file ours."""
-    files = sorted((Path(__file__).parent / "sql").glob("[0-9]*.sql"))
-    return tuple(file.read_text(encoding="utf-8") for file in files)
+    folder = os.path.join(os.path.dirname(__file__), "sql")
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    return tuple(_read(os.path.join(folder, name)) for name in names)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
@@ -52,6 +57,8 @@ def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
 
 def migrate(conn: apsw.Connection, name: str, steps: Sequence[str]) -> None:
     """Apply what is missing, one step in one transaction. `BusyError` if another writes."""
+    from sayso.store.words import words_of
+
     conn.create_scalar_function("words_of", cast("Any", words_of), 4)
     while True:
         conn.execute("begin immediate")

@@ -14,8 +14,6 @@ import contextlib
 import fcntl
 import os
 from array import array
-from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -49,7 +47,7 @@ def restored(name: str, fault: str) -> StoreRestored:
     return StoreRestored(REFUSED.format(name=name, fault=fault))
 
 
-class MarkRead(NamedTuple):
+class MarkRead(msgspec.Struct, frozen=True, gc=False):
     """What the file of a mark says."""
 
     token: str
@@ -80,10 +78,11 @@ class Mark:
         try:
             os.pwrite(fd, _text(token, position), 0)
             os.fsync(fd)
-            Path(temporary).replace(self.path)
+            os.replace(temporary, self.path)
         finally:
             os.close(fd)
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
         found = self.read()
         assert found is not None, "it was made a moment ago"
         return found

@@ -60,7 +60,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def turn(sql: str) -> str:
     """Turn a statement that lists holds around: from the newest on, down from a place."""
-    return _ORDER.sub(r"order by \1 desc, \2 desc", sql.replace(") > (", ") < ("))
+    return re.sub(_ORDER, r"order by \1 desc, \2 desc", sql.replace(") > (", ") < ("))
 
 
-_ORDER = re.compile(r"order by ([\w.]+), ([\w.]+)")
+_ORDER = r"order by ([\w.]+), ([\w.]+)"

@@ -29,7 +29,6 @@ from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED
 from sayso.store.base import HoldRow
-from sayso.store.words import join_words
 
 _Touching = (
     e.HoldOpened
@@ -141,6 +140,8 @@ def _row(step: Step, n: int, words: str | None) -> HoldRow | None:
     call = run.call(hold.call)
     assert call is not None, "a hold without its call"
     if isinstance(event, e.HoldOpened | e.HoldRevised):
+        from sayso.store.words import join_words
+
         words = join_words(event.ruling.title, call.tool, run.agent, str(run.by))
     return HoldRow(
         run_id=run.id,

@@ -27,9 +27,6 @@ from sayso.store.base import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
 from sayso.store.origin import Origin, restored
-from sayso.store.query import Asked, HoldQuery, RunQuery
-from sayso.store.sqlite_archive import SqliteArchives
-from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_origin import SqliteOrigin
@@ -45,6 +42,9 @@ from sayso.store.watch import RunWatch, Watches
 
 if TYPE_CHECKING:
     from sayso.store.checkup import Finding
+    from sayso.store.query import Asked, HoldQuery, RunQuery
+    from sayso.store.sqlite_archive import SqliteArchives
+    from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
 
 BUSY_S = 10.0
 """How long an append waits for another process's transaction."""
@@ -98,9 +98,6 @@ class SqliteStore:
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
         self.outbox = SqliteOutbox(self._submit, self._read, self.now)
-        self.seals = SqliteSeals(self._submit, self._read)
-        self.door = SqliteDoor(self._submit, self._read)
-        self.archives = SqliteArchives(self._submit, self._read)
 
     @classmethod
     async def open(
@@ -134,7 +131,7 @@ class SqliteStore:
             conn = open_writer(real, vfs=vfs, synchronous=synchronous, busy_s=busy_s)
             try:
                 # SQLite has deleted a journal in there; coming back, it would undo the schema.
-                sync_dir(os.path.dirname(real))  # noqa: PTH120
+                sync_dir(os.path.dirname(real))
                 return Handles(
                     conn,
                     Pen(conn, clock, SqliteOrigin(conn, real, busy_s), lease_ms),
@@ -167,6 +164,24 @@ class SqliteStore:
     @property
     def name(self) -> str:
         return self._path
+
+    @property
+    def seals(self) -> SqliteSeals:
+        from sayso.store.sqlite_audit import SqliteSeals
+
+        return SqliteSeals(self._submit, self._read)
+
+    @property
+    def door(self) -> SqliteDoor:
+        from sayso.store.sqlite_audit import SqliteDoor
+
+        return SqliteDoor(self._submit, self._read)
+
+    @property
+    def archives(self) -> SqliteArchives:
+        from sayso.store.sqlite_archive import SqliteArchives
+
+        return SqliteArchives(self._submit, self._read)
 
     @property
     def queue(self) -> None:

@@ -14,9 +14,9 @@ from sayso.store.archive import Archive, Leaving, NewArchive, UsedKey, archived
 from sayso.store.base import Key, KeyRow
 from sayso.store.clock import Clock
 from sayso.store.door import check_page
-from sayso.store.seal import Leaf
 
 if TYPE_CHECKING:
+    from sayso.store.seal import Leaf
     from sayso.store.sqlite_shelf import Read, Submit
 
 _RUN = """
@@ -119,6 +119,8 @@ class ArchiveReader:
 
     def leaves(self, positions: Sequence[int]) -> builtins.list[Leaf]:
         sql = _LEAVES.format(", ".join("?" * len(positions)))
+        from sayso.store.seal import Leaf
+
         return [Leaf(*row) for row in self._all(sql, tuple(positions))]
 
     def keys(self, run_ids: Sequence[str]) -> builtins.list[UsedKey]:

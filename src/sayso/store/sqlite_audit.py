@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import apsw
 
 from sayso.store.door import SALT_BYTES, DoorEntry, Head, check_note, check_page, next_entry
-from sayso.store.seal import KeptSeal, Leaf, Seal, check_next, read_seal
 
 if TYPE_CHECKING:
     from sayso.store.clock import Clock
+    from sayso.store.seal import KeptSeal, Leaf, Seal
     from sayso.store.sqlite_pen import Pen
     from sayso.store.sqlite_reader import Reader
 
@@ -48,6 +48,8 @@ class AuditPen:
 
     def put_seal(self, seal: Seal) -> None:
         found = self._conn.execute(_LAST_SEAL).fetchall()
+        from sayso.store.seal import check_next
+
         check_next(seal, cast("int", found[0][0]) if found else 0)
         self._conn.execute(_NEW_SEAL, (seal.n, seal.line()))
 
@@ -77,10 +79,14 @@ class AuditReader:
 
     def seals(self, after: int, limit: int) -> list[KeptSeal]:
         found = self._conn.execute(_SEALS, (after, limit)).fetchall()
+        from sayso.store.seal import KeptSeal
+
         return [KeptSeal(*cast("tuple[int, bytes]", row)) for row in found]
 
     def leaves(self, after: int, limit: int) -> list[Leaf]:
         found = self._conn.execute(_LEAVES, (after, limit)).fetchall()
+        from sayso.store.seal import Leaf
+
         return [Leaf(*cast("tuple[int, bytes]", row)) for row in found]
 
     def doors(self, project: str | None, after: int, limit: int) -> list[DoorEntry]:
@@ -115,6 +121,8 @@ class SqliteSeals:
 
     async def last(self) -> Seal | None:
         found = self._read(lambda reader: reader.audit.last_seal())
+        from sayso.store.seal import read_seal
+
         return None if found is None else read_seal(found)
 
     async def list(self, *, after: int = 0, limit: int = 50) -> builtins.list[KeptSeal]:

@@ -79,8 +79,8 @@ def look_at_version(have: str) -> Finding:
 def look_at_file(path: str, *, euid: int | None = None) -> list[Finding]:
     """Judge who else can get at a file, and what it is on."""
     euid = os.geteuid() if euid is None else euid
-    files = [path + suffix for suffix in _SUFFIXES if os.path.exists(path + suffix)]  # noqa: PTH110
-    folder = os.path.dirname(path)  # noqa: PTH120
+    files = [path + suffix for suffix in _SUFFIXES if os.path.exists(path + suffix)]
+    folder = os.path.dirname(path)
     return [
         _look_at_mode(files),
         _look_at_owner(files, euid),
@@ -179,7 +179,7 @@ def look_at_space(folder: str) -> Finding:
 
 
 def _look_at_mode(files: list[str]) -> Finding:
-    open_ones = [one for one in files if stat.S_IMODE(os.stat(one).st_mode) & 0o077]  # noqa: PTH116
+    open_ones = [one for one in files if stat.S_IMODE(os.stat(one).st_mode) & 0o077]
     if open_ones:
         names = " ".join(open_ones)
         text = f"others may get at what people said and decided: chmod 600 {names}"
@@ -188,7 +188,7 @@ def _look_at_mode(files: list[str]) -> Finding:
 
 
 def _look_at_owner(files: list[str], euid: int) -> Finding:
-    others = sorted({uid for one in files if (uid := os.stat(one).st_uid) not in (euid, 0)})  # noqa: PTH116
+    others = sorted({uid for one in files if (uid := os.stat(one).st_uid) not in (euid, 0)})
     if not others:
         return Finding(name="owner", level="ok", text="it belongs to whoever runs this.")
     owners = ", ".join(map(str, others))
@@ -200,7 +200,7 @@ def _look_at_owner(files: list[str], euid: int) -> Finding:
 
 
 def _look_at_folder(folder: str) -> Finding:
-    mode = os.stat(folder).st_mode  # noqa: PTH116
+    mode = os.stat(folder).st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:
         text = f"others may write in {folder!r}, and put another file in its place: chmod 700 it."
         return Finding(name="directory", level="warning", text=text)

@@ -11,7 +11,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -41,7 +40,7 @@ def create(path: str) -> None:
     try:
         os.close(os.open(path, flags, 0o600))
     except FileExistsError:
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             raise from_os(IsADirectoryError(errno.EISDIR, ""), path) from None
         _check_not_emptied(path)
     except OSError as error:
@@ -166,10 +165,11 @@ def file_system(mounts: Iterable[str], device: int) -> str:
 def kind_of(path: str) -> str:
     """Name the type of the file system that a file is on; empty if nobody can tell."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            mounts = file.readlines()
     except OSError:  # Not Linux.
         return ""
-    return file_system(mounts.splitlines(), Path(path).stat().st_dev)
+    return file_system(mounts, os.stat(path).st_dev)
 
 
 def _check_host(path: str) -> None:
@@ -195,6 +195,6 @@ def _check_not_emptied(path: str) -> None:
 
 def _size(path: str) -> int:
     try:
-        return Path(path).stat().st_size
+        return os.stat(path).st_size
     except OSError:
         return 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple, cast
+import os
+from typing import cast
 
 import apsw
+import msgspec
 
 from sayso.store.origin import Mark, MarkRead, Origin
 from sayso.store.sqlite_file import kind_of, patiently, sync_dir
@@ -19,7 +20,7 @@ _UNNUMBERED = ("9p", "fuse", "virtiofs", "vboxsf")
 """File systems that may give a file another number when they are mounted again."""
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True, gc=False):
     token: str
     place: str
     epoch: int
@@ -85,7 +86,7 @@ class SqliteOrigin:
 
 def _take(conn: apsw.Connection, path: str, mark: Mark, epochs: int) -> None:
     made = mark.make(_position(conn))
-    sync_dir(str(Path(path).parent))
+    sync_dir(os.path.dirname(path) or ".")
     place = "" if kind_of(path).startswith(_UNNUMBERED) else made.place
     conn.execute(_TAKE, (made.token, place, epochs))
 

@@ -7,8 +7,8 @@ names, and a commit costs what it writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, cast
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 import msgspec
@@ -20,12 +20,14 @@ from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, K
 from sayso.store.clock import Clock
 from sayso.store.fair import choose
 from sayso.store.lease import this_host
-from sayso.store.sqlite_archive import ArchivePen
-from sayso.store.sqlite_audit import AuditPen
 from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
+
+if TYPE_CHECKING:
+    from sayso.store.sqlite_archive import ArchivePen
+    from sayso.store.sqlite_audit import AuditPen
 
 _RUN = "select k, seq, at, hash, last, status, owner, due_at from runs where id = ?"
 _NEW_RUN = """
@@ -114,10 +116,20 @@ class Pen:
         self._host = this_host()
         self.shelf = ShelfPen(conn)
         self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
-        self.audit = AuditPen(conn, clock)
-        self.archive = ArchivePen(conn, clock)
         self.position = 0
         """The last position written, or seen at the last look."""
+
+    @cached_property
+    def audit(self) -> AuditPen:
+        from sayso.store.sqlite_audit import AuditPen
+
+        return AuditPen(self._conn, self._clock)
+
+    @cached_property
+    def archive(self) -> ArchivePen:
+        from sayso.store.sqlite_archive import ArchivePen
+
+        return ArchivePen(self._conn, self._clock)
 
     def look(self) -> int:
         """Read the last position of all."""

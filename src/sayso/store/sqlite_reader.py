@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, cast
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 import msgspec
@@ -21,15 +21,16 @@ from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
 from sayso.store.fair import choose
-from sayso.store.query import Asked, HoldQuery, RunQuery, turn
-from sayso.store.sqlite_archive import ArchiveReader
-from sayso.store.sqlite_audit import AuditReader
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
 from sayso.store.transfer import MARK, Mark, read_mark
-from sayso.store.words import has_words, is_of_ids
+
+if TYPE_CHECKING:
+    from sayso.store.query import Asked, HoldQuery, RunQuery
+    from sayso.store.sqlite_archive import ArchiveReader
+    from sayso.store.sqlite_audit import AuditReader
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -130,8 +131,18 @@ class Reader:
         self._conn = conn
         self.shelf = ShelfReader(conn)
         self.outbox = OutboxReader(conn)
-        self.audit = AuditReader(conn)
-        self.archive = ArchiveReader(conn)
+
+    @cached_property
+    def audit(self) -> AuditReader:
+        from sayso.store.sqlite_audit import AuditReader
+
+        return AuditReader(self._conn)
+
+    @cached_property
+    def archive(self) -> ArchiveReader:
+        from sayso.store.sqlite_archive import ArchiveReader
+
+        return ArchiveReader(self._conn)
 
     def close(self) -> None:
         close(self._conn)
@@ -226,8 +237,12 @@ class Reader:
         return [asked_of(row[:5], _names(row[5])) for row in found]
 
     def _holds_of_run(self, query: HoldQuery, after: tuple[int, int]) -> list[HoldFound]:
+        from sayso.store.query import turn
+
         sql = turn(_HOLDS_OF_RUN) if query.newest else _HOLDS_OF_RUN
         found = [_hold(row) for row in self._all(sql, (query.run_id,))]
+        from sayso.store.words import has_words
+
         return [
             hold
             for hold in found
@@ -272,6 +287,8 @@ class Reader:
         page: list[HoldFound] = []
         wanted, match = _match(query.search)
         sql = _HOLDS_LISTED.format(match=match)
+        from sayso.store.query import turn
+
         sql = turn(sql) if query.newest else sql
         while True:
             bindings = (settled, *after, query.project, query.project, *wanted, limit)
@@ -301,6 +318,8 @@ def _waiting_sql(audiences: int, match: str, *, newest: bool) -> str:
     picked = " union ".join([one] * audiences)
     source = f"({picked} order by 1, 2 limit ?) p join holds h on h.run = p.run and h.n = p.n"
     sql = _HOLD.format(source=source)
+    from sayso.store.query import turn
+
     return turn(sql) if newest else sql
 
 
@@ -327,6 +346,8 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _match(search: Sequence[str]) -> tuple[list[str], str]:
     """Give the words to bind, and what they are bound to: the longest first, as the rarest."""
     words = sorted(search, key=len, reverse=True)
+    from sayso.store.words import is_of_ids
+
     matches = [_MATCH_IDS if is_of_ids(word) else _MATCH for word in words]
     return [word for word in words for _ in range(2)], " ".join(matches)
 

@@ -18,12 +18,13 @@ import apsw
 
 from sayso.errors import StoreBusy, StoreClosed
 from sayso.store.base import HoldFound
-from sayso.store.query import HoldQuery
 from sayso.store.sqlite_file import close
 from sayso.store.sqlite_reader import Reader
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from sayso.store.query import HoldQuery
 
 SEARCH_S = 5.0
 """How long one search may take."""

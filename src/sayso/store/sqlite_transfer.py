@@ -77,7 +77,7 @@ class SqliteTransfer:
         real = os.path.realpath(path)
         create(real)
         conn = open_writer(real, vfs=None, synchronous="FULL", busy_s=BUSY_S)
-        sync_dir(os.path.dirname(real))  # noqa: PTH120
+        sync_dir(os.path.dirname(real))
         return cls(real, conn, clock or SystemClock())
 
     @property

@@ -61,14 +61,14 @@ class Handles:
         self.first_version = self.version()
         # After the version: what is committed in between is then found at the first look.
         pen.look()
-        self._inodes = {path: os.stat(path).st_ino for path in files}  # noqa: PTH116
+        self._inodes = {path: os.stat(path).st_ino for path in files}
         self.bell = Bell(bell_dir)
 
     def check_files(self) -> None:
         """Raise `StoreDamaged` if a file was moved or deleted: commits would go nowhere."""
         for path, inode in self._inodes.items():
             try:
-                there = os.stat(path).st_ino == inode  # noqa: PTH116 - once a batch.
+                there = os.stat(path).st_ino == inode
             except OSError:
                 there = False
             if not there:

@@ -10,7 +10,7 @@ Rule 3: workers and leases stay behind: they are of the processes, and not of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,7 @@ MOVED = "open that one; what is here can only be read"
 """How a store that was moved says so."""
 
 
-class Table(NamedTuple):
+class Table(msgspec.Struct, frozen=True):
     """A table, with its columns in the order of every row, and those that make its key."""
 
     name: str
