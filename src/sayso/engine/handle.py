@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 from sayso.domain.call import Declined, Failed, Outcome, call_id
 from sayso.domain.hold import hold_id, read_id
-from sayso.domain.run import Run
-from sayso.domain.standing import ASKS
+from sayso.domain.run import Run, Status
+from sayso.domain.standing import ASKS, status_of
 from sayso.domain.transcript import Transcript
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.errors import StaleRun, UnknownHold, UnknownRun, WaitTimeout
-from sayso.store.base import RunRow
+from sayso.store.base import RunRow, Write
 from sayso.store.journal import decode, read_holds, read_journal
-from sayso.store.views import CommandView, HoldView, RunView, hold_view, run_view
+from sayso.store.rows import run_row
+from sayso.store.views import (
+    CommandView,
+    HoldView,
+    RunView,
+    hold_view,
+    run_view,
+    written_holds,
+)
 
 _UNFINISHED = ("running", "suspended")
 LOOKS_MAX = 100
+SOON_S = 0.05
+"""How long whoever waits for a run that is worked on here waits for news before reading it."""
 
 
 class RunHandle:
@@ -35,7 +46,7 @@ class RunHandle:
     async def view(self) -> RunView:
         """Look at the run as it was last committed."""
         for _ in range(LOOKS_MAX):
-            view = await self._look(*await self._see())
+            view = await self._look(await self._see())
             if view is not None:
                 return view
         raise StaleRun(f"{self.id!r} moves too fast to be looked at")
@@ -75,8 +86,9 @@ class RunHandle:
             return await self._rests(row)
 
         while True:
-            row, live = await self._until(there, timeout, held=held)
-            view = await self._look(row, live)
+            seen = await self._until(there, timeout, held=held)
+            seen = seen if seen.owned else await self._see()
+            view, row = await self._look(seen), seen.row
             if view is not None and (view.holds or (await there(row) and await self._stays(row))):
                 return view
 
@@ -87,7 +99,7 @@ class RunHandle:
         timeout: float | None = None,
     ) -> Outcome:
         """Wait until the run is finished; give the outcome of one of its calls."""
-        row, _ = await self._until(_is_over, timeout)
+        row = (await self._until(_is_over, timeout)).row
         transcript = await self._transcript(row.seq)
         if ref in transcript.outcomes:
             return transcript.outcomes[ref]
@@ -104,7 +116,7 @@ class RunHandle:
             call = run.call(ref)
             return call is None or call.state in ASKS
 
-        row, _ = await self._until(there, timeout)
+        row = (await self._until(there, timeout)).row
         run = await self._parts.ledger.read(row)
         transcript = await self._transcript(row.seq)
         call = run.call(ref)
@@ -121,16 +133,20 @@ class RunHandle:
         timeout_s: float | None,
         *,
         held: bool = False,
-    ) -> tuple[RunRow, Live | None]:
+    ) -> _Seen:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
         watch, wide = self._parts.store.watch(look_up(self.id)), False
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
+            if self._is_at_work():
+                # It is about to move, and what this process commits need not be read.
+                await watch.wait(SOON_S if timeout_s is None else min(SOON_S, timeout_s))
             while True:
-                row, live = await self._see()
+                seen = await self._see(watch.news())
+                row = seen.row
                 if await there(row) or (held and await self._asks(row)):
-                    return row, live
+                    return seen
                 if not wide and row.status == "suspended" and await self._children(row):
                     # The runs below it move while it does not.
                     watch.close()
@@ -143,11 +159,12 @@ class RunHandle:
         finally:
             watch.close()
 
-    async def _look(self, row: RunRow, live: Live | None) -> RunView | None:
+    async def _look(self, seen: _Seen) -> RunView | None:
         """Make a view of the run as its row says; None if its holds have moved on meanwhile."""
+        row, live = seen.row, seen.live
         live = live if live is not None and live.is_at(row.last) else None
         run = await self._parts.ledger.read(row) if live is None else live.run
-        holds = await self._holds(run) if run.holds else ()
+        holds = await self._holds(run, write=seen.write) if run.holds else ()
         if holds is None:
             return None
         # After the holds: what is in memory goes on while they are read.
@@ -156,19 +173,22 @@ class RunHandle:
             transcript = await self._transcript(row.seq)
         return run_view(row, run, transcript, holds)
 
-    async def _holds(self, run: Run, lineage: tuple[str, ...] = ()) -> tuple[HoldView, ...] | None:
+    async def _holds(
+        self, run: Run, lineage: tuple[str, ...] = (), write: Write | None = None
+    ) -> tuple[HoldView, ...] | None:
         """List what people can settle, of a run and of those below it; None if it has moved on."""
-        own = [hold for hold in run.holds if not hold.child]
-        views: tuple[HoldView, ...] = ()
-        if own:
+        own = [
+            (hold_id(run.id, one.n), one.version, one.status) for one in run.holds if not one.child
+        ]
+        views = None if write is None else written_holds(write)
+        if own and (views is None or _names(views) != own):
             from sayso.store.query import HoldQuery
 
             found = await read_holds(self._parts.store, HoldQuery(run_id=run.id))
-            if [(one.row.n, one.row.version, one.row.status) for one in found] != [
-                (hold.n, hold.version, hold.status.value) for hold in own
-            ]:
-                return None
             views = tuple([hold_view(one, lineage) for one in found])
+            if _names(views) != own:
+                return None
+        views = views if own and views else ()
         for hold in run.holds:
             if hold.child:
                 child = await self._parts.ledger.load(hold.child)
@@ -222,18 +242,42 @@ class RunHandle:
                 transcript.add(entry.seq, decode(entry))
         return transcript
 
-    async def _see(self) -> tuple[RunRow, Live | None]:
-        """Read the run's row; give the run in memory as well, if it is there: whoever works on it
-        may let it go while the row is read, and then its journal would have to be read, too.
+    def _is_at_work(self) -> bool:
+        """Tell whether this process works on the run, or writes to it, as far as it knows."""
+        live = self._parts.ledger.at_hand(self.id)
+        return live is not None and not live.stale and status_of(live.run) is Status.RUNNING
+
+    async def _see(self, write: Write | None = None) -> _Seen:
+        """Read the run's row, unless it was just written by this process; give the run in memory as
+        well, if it is there: whoever works on it may let it go while the row is read, and then its
+        journal would have to be read, too.
         """
         live = self._parts.ledger.at_hand(self.id)
-        return await self._row(), live
+        row = await self._row() if write is None else run_row(write)
+        return _Seen(row, live, write)
 
     async def _row(self) -> RunRow:
         row = await self._parts.store.load(look_up(self.id))
         if row is None:
             raise UnknownRun(f"there is no run {self.id!r}")
         return row
+
+
+class _Seen(NamedTuple):
+    """A run as it was committed: as it was read, or as this process has just written it."""
+
+    row: RunRow
+    live: Live | None
+    write: Write | None = None
+
+    @property
+    def owned(self) -> bool:
+        """Tell whether the row says who owns the run."""
+        return self.write is None or self.write.owner is not None
+
+
+def _names(views: Iterable[HoldView]) -> list[tuple[str, int, str]]:
+    return [(view.id, view.version, view.status) for view in views]
 
 
 async def _is_over(row: RunRow) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sayso.store.queue import Queue
     from sayso.store.seal import Seals
     from sayso.store.shelf import Shelf
+    from sayso.store.watch import Watch
 
 LEASE_MS = 15_000
 """How long a worker that was not heard of is still taken for alive."""
@@ -246,27 +247,6 @@ class Sight(_Row, frozen=True, kw_only=True):
     """The machine that it ran on when it was last heard of, as that calls itself; empty: nobody
     knows.
     """
-
-
-class Watch(Protocol):
-    """Tells that a run may have moved. Make it before reading, or you may wait for the past."""
-
-    async def wait(self, timeout_s: float | None = None) -> bool:
-        """Return True after any append to the run since the watch was made or last returned True.
-
-        May return True for nothing. Return False when the time is over. Appends of other processes
-        count too; they may be noticed late, but within a second. A watch on all runs also hears of
-        runs that a worker has left to others.
-        """
-        ...
-
-    def ring(self) -> None:
-        """Make the wait return True, as a commit would."""
-        ...
-
-    def close(self) -> None:
-        """Stop watching. A wait under way returns False."""
-        ...
 
 
 class Store(Protocol):

@@ -120,9 +120,11 @@ class MemoryStore:
             except SaysoError as error:
                 _refuse(answer, error)
                 continue
-            self._watches.ring({write.run for write in writes})
             if not answer.done():
                 answer.set_result(appended)
+            # Writers before watchers: what these look at is then no longer under way.
+            self._watches.tell(writes)
+            self._watches.ring(())  # Whoever shares it shares this object.
 
     def _carry_out(self, writes: tuple[Write, ...]) -> Appended:
         kept = Draft(self._kept, self.shelf)

@@ -408,9 +408,9 @@ class PostgresStore:
         self._check_origin()
         return await self._link.write(sql, params)
 
-    def _appended(self, run_ids: list[str], first: int, last: int) -> None:
+    def _appended(self, writes: list[Write], first: int, last: int) -> None:
         self._ear.own(first, last)
-        self._watches.ring(run_ids, own=True)
+        self._watches.tell(writes)
 
     def _moved(self, run_ids: list[str] | None) -> None:
         """Another process has committed to these runs; None: to whichever."""

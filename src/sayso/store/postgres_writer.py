@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sayso.errors import CommitUnknown, SaysoError, StoreClosed
-from sayso.store.base import Appended
+from sayso.store.base import Appended, Write
 from sayso.store.postgres_link import Link
 from sayso.store.postgres_pen import APPEND, Doc, bind, read_answer
 
@@ -36,12 +36,12 @@ class Writer:
         link: Link,
         sender: str,
         given: Callable[[], int | None],
-        on_moved: Callable[[list[str], int, int], None],
+        on_appended: Callable[[list[Write], int, int], None],
     ) -> None:
         self._link = link
         self._sender = sender
         self._given = given
-        self._on_moved = on_moved
+        self._on_appended = on_appended
         self._jobs: list[Job] = []
         self._working: asyncio.Task[None] | None = None
 
@@ -93,21 +93,21 @@ class Writer:
             for job in batch:
                 refuse(job.answer, CommitUnknown())
             raise
-        moved: list[str] = []
+        written: list[Write] = []
         count, position = 0, 0
         for job, (answer,) in zip(batch, rows, strict=True):
             found = read_answer(job.doc, answer, self._link.name)
             if isinstance(found, SaysoError):
                 refuse(job.answer, found)
                 continue
-            moved += [write.run for write in job.doc.writes]
+            written += job.doc.writes
             count += sum(len(write.entries) for write in job.doc.writes)
             position = found.position
             if not job.answer.done():
                 job.answer.set_result(found)
-        if moved:
+        if written:
             # Writers before watchers: what these look at is then no longer under way.
-            self._on_moved(moved, position - count, position)
+            self._on_appended(written, position - count, position)
 
 
 def refuse(answer: asyncio.Future[Appended], error: BaseException) -> None:

@@ -28,7 +28,7 @@ from sayso.domain.hold import (
 from sayso.domain.lifecycle import apply
 from sayso.domain.run import Run
 from sayso.domain.transcript import ERASED
-from sayso.store.base import HoldRow
+from sayso.store.base import HoldRow, RunRow, Write
 
 _Touching = (
     e.HoldOpened
@@ -60,6 +60,26 @@ def take_steps(run: Run | None, events: Iterable[e.Event]) -> list[Step]:
         steps.append(Step(run, event, after))
         run = after
     return steps
+
+
+def run_row(write: Write) -> RunRow:
+    """Give the row of a run after a write that was committed; without its hash, which is the
+    store's to know, and without its owner if the write has left that as it was.
+    """
+    return RunRow(
+        id=write.run,
+        project=write.project,
+        agent=write.agent,
+        thread=write.thread,
+        status=write.status,
+        seq=write.after + len(write.entries),
+        hash=b"",
+        last=write.entries[-1].id,
+        fold=write.fold,
+        state=write.state,
+        due_at=write.due_at,
+        owner=write.owner or "",
+    )
 
 
 def hold_rows(steps: Iterable[Step]) -> dict[int, HoldRow]:

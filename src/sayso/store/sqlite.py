@@ -195,9 +195,8 @@ class SqliteStore:
 
     def append(self, *writes: Write) -> asyncio.Future[Appended]:
         check_shape(writes)
-        moves = tuple([write.run for write in writes])
         erased = [write for write in writes if write.redacts or _drops(write)]
-        return self._submit(lambda pen: pen.append(writes), moves=moves, erases=bool(erased))
+        return self._submit(lambda pen: pen.append(writes), writes=writes, erases=bool(erased))
 
     async def load(self, run_id: str) -> RunRow | None:
         return self._read(Reader.load, run_id)
@@ -395,7 +394,7 @@ class SqliteStore:
         self,
         do: Callable[[Pen], T],
         *,
-        moves: tuple[str, ...] = (),
+        writes: tuple[Write, ...] = (),
         erases: bool = False,
         after: Callable[[], None] | None = None,
         changes: bool = True,
@@ -411,14 +410,13 @@ class SqliteStore:
         except StoreError as error:
             refuse(answer, error)
         else:
-            self._queue.submit(Job(do, answer, moves=moves, erases=erases, after=after))
+            self._queue.submit(Job(do, answer, writes=writes, erases=erases, after=after))
         return answer
 
     def _answered(self, batch: list[Job]) -> None:
         # Writers before watchers: what these look at is then no longer under way.
         self._queue.answered(batch)
-        moved = {run_id for job in batch if job.error is None for run_id in job.moves}
-        self._watches.ring(moved, own=True)
+        self._watches.tell([one for job in batch if job.error is None for one in job.writes])
 
     def _moved(self, run_ids: list[str] | None) -> None:
         """Another process has committed to these runs; None: to whichever."""

@@ -11,27 +11,28 @@ from collections.abc import Callable
 from typing import Any
 
 from sayso.errors import SaysoError, StoreClosed
+from sayso.store.base import Write
 from sayso.store.sqlite_pen import Pen
 
 
 class Job:
     """Something to do in a transaction, and who waits for its result."""
 
-    __slots__ = ("after", "answer", "do", "erases", "error", "moves", "result")
+    __slots__ = ("after", "answer", "do", "erases", "error", "result", "writes")
 
     def __init__(
         self,
         do: Callable[[Pen], Any],
         answer: asyncio.Future[Any],
         *,
-        moves: tuple[str, ...] = (),
+        writes: tuple[Write, ...] = (),
         erases: bool = False,
         after: Callable[[], None] | None = None,
     ) -> None:
         self.do = do
         self.answer = answer
-        self.moves = moves
-        """The runs it writes to."""
+        self.writes = writes
+        """What it appends."""
         self.erases = erases
         """Whether it erases something, which must leave the log as well."""
         self.after = after

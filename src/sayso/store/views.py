@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ from sayso.domain.secret import mask_args
 from sayso.domain.transcript import ERASED, Transcript
 from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
-from sayso.store.base import HoldFound, RunRow
+from sayso.store.base import HoldFound, HoldRow, RunRow, Write
 from sayso.store.journal import decode
 
 if TYPE_CHECKING:
@@ -211,9 +211,47 @@ def moment(ms: int) -> datetime:
 
 def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
     """Make a view of a hold. What was redacted of it shows as erased."""
-    row = found.row
-    opened = decode(found.opened)
     revision = None if found.revision is None else decode(found.revision)
+    said = _Said(opened=decode(found.opened), revision=revision, args=decode(found.args))
+    return _hold_view(found.row, said, found.project, found.agent, lineage)
+
+
+def written_holds(write: Write) -> tuple[HoldView, ...] | None:
+    """Make views of the open holds that a committed write has put; None if not all that they say is
+    in the write itself.
+    """
+    events = {
+        seq: codec.decode_event(entry.payload)
+        for seq, entry in enumerate(write.entries, start=write.after + 1)
+    }
+    rows = [row for row in write.holds if row.status != "settled"]
+    views = [view_among(row, events, write.project, write.agent) for row in rows]
+    found = tuple([view for view in views if view is not None])
+    return found if len(found) == len(rows) else None
+
+
+def view_among(
+    row: HoldRow, events: Mapping[int, e.AnyEvent | None], project: str, agent: str
+) -> HoldView | None:
+    """Make a view of a hold, if what it says is among these entries."""
+    if not events.keys() >= {row.entry, row.args_entry, row.revised or row.entry}:
+        return None
+    said = _Said(events[row.entry], events.get(row.revised), events[row.args_entry])
+    return _hold_view(row, said, project, agent, ())
+
+
+class _Said(NamedTuple):
+    """What entries say of a hold; None: it was redacted, or there is no such entry."""
+
+    opened: e.AnyEvent | None
+    revision: e.AnyEvent | None
+    args: e.AnyEvent | None
+
+
+def _hold_view(
+    row: HoldRow, said: _Said, project: str, agent: str, lineage: tuple[str, ...]
+) -> HoldView:
+    opened, revision = said.opened, said.revision
     ruling, doubt, repeats = Require(), "", ""
     ask, together, operands = None, False, ()
     if isinstance(opened, e.HoldOpened):
@@ -222,7 +260,7 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         doubt = opened.ask.why if isinstance(opened.ask, InDoubt) else ""
     if isinstance(revision, e.HoldRevised):
         ruling, operands = revision.ruling, revision.operands
-    args = _args(found)
+    args = _args(row, said.args)
     return HoldView(
         id=hold_id(row.run_id, row.n),
         run_id=row.run_id,
@@ -241,8 +279,8 @@ def hold_view(found: HoldFound, lineage: tuple[str, ...] = ()) -> HoldView:
         status=row.status,
         opened_at=moment(row.opened_at),
         approvers=row.who,
-        agent=found.agent,
-        project=found.project,
+        agent=agent,
+        project=project,
         editable=ruling.editable,
         duplicate_of=_call(row.run_id, repeats) if repeats else None,
         doubt=doubt,
@@ -266,14 +304,13 @@ def _call(run_id: str, ref: str) -> str:
     return ref if ref.startswith("run_") else call_id(run_id, ref)
 
 
-def _args(found: HoldFound) -> bytes | None:
-    event = decode(found.args)
+def _args(row: HoldRow, event: e.AnyEvent | None) -> bytes | None:
     if isinstance(event, e.HoldRevised):
         return mask_args(bytes(event.args))
     calls = event.calls if isinstance(event, e.TurnTaken) else ()
     if isinstance(event, e.CommandReceived):
         calls = (event.call,)
-    mine = (call for call in calls if call.ref == found.row.call)
+    mine = (call for call in calls if call.ref == row.call)
     return next((mask_args(bytes(call.args)) for call in mine), None)
 
 

@@ -1,9 +1,41 @@
-"""Watches on runs, and the registry that wakes them. All of it lives on one event loop."""
+"""Watches on runs: the port, and the registry that wakes them. All of it is on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from sayso.store.base import Write
+
+
+class Watch(Protocol):
+    """Tells that a run may have moved. Make it before reading, or you may wait for the past."""
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Return True after any append to the run since the watch was made or last returned True.
+
+        May return True for nothing. Return False when the time is over. Appends of other processes
+        count too; they may be noticed late, but within a second. A watch on all runs also hears of
+        runs that a worker has left to others.
+        """
+        ...
+
+    def news(self) -> Write | None:
+        """Give the last write to the run since the watch was made or this was last asked, if this
+        very store object has committed it, and nothing was heard of others: then the run is as it
+        says. None: whoever wants to know must look; so it always is for a watch on all runs.
+        """
+        ...
+
+    def ring(self) -> None:
+        """Make the wait return True, as a commit would."""
+        ...
+
+    def close(self) -> None:
+        """Stop watching. A wait under way returns False."""
+        ...
+
 
 _OTHERS = ""
 """The key of watches on what others commit. No run is called this."""
@@ -16,6 +48,9 @@ class RunWatch:
         self._registry = registry
         self._run_id = run_id
         self._rung = False
+        self._last: Write | None = None
+        self._others = False
+        """Whether it was rung for anything but such a write."""
         self._closed = False
         self._waiters: set[asyncio.Future[bool]] = set()
 
@@ -44,6 +79,12 @@ class RunWatch:
             if handle is not None:
                 handle.cancel()
 
+    def news(self) -> Write | None:
+        """Give the last write since this was last asked, if nobody else may have written."""
+        last = None if self._others else self._last
+        self._last, self._others = None, False
+        return last
+
     def close(self) -> None:
         """Stop watching. A wait under way returns False."""
         self._closed = True
@@ -53,6 +94,15 @@ class RunWatch:
 
     def ring(self) -> None:
         """Wake whoever waits, or remember it for whoever comes next."""
+        self._others = True
+        self._wake()
+
+    def tell(self, write: Write) -> None:
+        """Like `ring`, for a write of this process that is committed."""
+        self._last = write
+        self._wake()
+
+    def _wake(self) -> None:
         waiting = [waiter for waiter in self._waiters if not waiter.done()]
         if not waiting:
             self._rung = True
@@ -82,12 +132,19 @@ class Watches:
         if not watches:
             self._by_run.pop(run_id, None)
 
-    def ring(self, run_ids: Iterable[str], *, own: bool = False) -> None:
-        """Wake the watches on these runs, and those on all runs."""
-        everything = (None,) if own else (None, _OTHERS)
-        for key in (*everything, *run_ids):
+    def ring(self, run_ids: Iterable[str]) -> None:
+        """Wake the watches on these runs, and those on all runs: others have committed."""
+        for key in (None, _OTHERS, *run_ids):
             for watch in self._by_run.get(key, ()):
                 watch.ring()
+
+    def tell(self, writes: Iterable[Write]) -> None:
+        """Wake the watches on the runs of these writes, which are committed, and those on all."""
+        for write in writes:
+            for watch in self._by_run.get(write.run, ()):
+                watch.tell(write)
+        for watch in self._by_run.get(None, ()):
+            watch.ring()
 
     def ring_all(self) -> None:
         """Wake every watch."""

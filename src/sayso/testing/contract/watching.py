@@ -102,6 +102,39 @@ class WatchContract(StoreCase):
             assert await watch.wait(_SOON_S)
             watch.close()
 
+    async def test_a_watch_gives_what_this_store_has_written_last(self) -> None:
+        async with self.opened() as store:
+            watch, wide = store.watch("run_1"), store.watch()
+            first, last = write(), write(after=1)
+            await store.append(first, write("run_2"))
+            await store.append(last)
+
+            assert await watch.wait(_SOON_S)
+            assert watch.news() == last
+            assert watch.news() is None
+            assert wide.news() is None
+            watch.ring()
+            await store.append(write(after=2))
+            assert watch.news() is None
+            watch.close()
+            wide.close()
+
+    async def test_what_others_have_written_is_no_news(self) -> None:
+        async with self.opened_twice() as (one, two):
+            if one is two:
+                return  # There are no others.
+            watch = one.watch("run_1")
+            await one.append(write())
+            await two.append(write(after=1))
+
+            while (news := watch.news()) is not None or not await watch.wait(_SOON_S):
+                assert news is None or news.after == 0
+            # Whoever looks now sees what the others have written.
+            row = await one.load("run_1")
+            assert row is not None
+            assert (news, row.seq) == (None, 2)
+            watch.close()
+
     async def test_closing_a_watch_ends_its_wait(self) -> None:
         async with self.opened() as store:
             watch = store.watch("run_1")
