@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import teller
 from bench.measure import quantile, timed_ms
@@ -44,7 +45,7 @@ async def _wake(report: Report, path: Path, size: Size, *, bell: bool) -> list[f
                 await asyncio.sleep(1.5)  # Until it has calmed down.
                 idle = await _idle_percent(other.pid, size.idle_s)
                 report.below("idle worker: CPU", idle, "%", 0.5)
-            return [await _woken(app, hold, other) for hold in holds]
+            return [(await _woken(app, hold, other)).asked_ms for hold in holds]
     finally:
         await store.close()
 
@@ -54,14 +55,25 @@ async def _asked(app: Sayso) -> str:
     return (await run.wait()).holds[0].id
 
 
-async def _woken(app: Sayso, hold: str, other: asyncio.subprocess.Process) -> float:
+class Woken(NamedTuple):
+    """How long it took until the first instruction of the tool ran elsewhere."""
+
+    asked_ms: float
+    """Since before the decision was asked for."""
+    acked_ms: float
+    """Since it was acknowledged: it was committed some time before."""
+
+
+async def _woken(app: Sayso, hold: str, other: asyncio.subprocess.Process) -> Woken:
     assert other.stdout is not None
+    shown = await app.hold(hold)
     before = time.monotonic()
-    await app.decide(hold, approve(), by=teller.BY)
+    await app.decide(shown, approve(), by=teller.BY)
+    acked = time.monotonic()
     began = float(await other.stdout.readline())
     await app.run(teller.run_of(hold)).wait(final=True)
     await asyncio.sleep(0.003)
-    return (began - before) * 1000
+    return Woken((began - before) * 1000, (began - acked) * 1000)
 
 
 async def _share(report: Report, path: Path, size: Size) -> None:

@@ -146,10 +146,10 @@ class counted:  # noqa: N801 - it is used as a statement.
             count["read"] += 1
             return await read(link, *args)
 
-        async def counting_write(link: Link, sql: str, *args: Any) -> Any:
+        async def counting_write(link: Link, sql: str, *args: Any, **how: Any) -> Any:
             count["write"] += 1
             count["append"] += sql is APPEND
-            return await write(link, sql, *args)
+            return await write(link, sql, *args, **how)
 
         Link.read, Link.write = counting_read, counting_write  # type: ignore[method-assign]
         return count

@@ -17,7 +17,7 @@ import psycopg
 from bench import teller
 from bench.cycle import AT_ONCE
 from bench.measure import at_once, quantile
-from bench.pair import _asked, _idle_percent, _woken, until_input_ends
+from bench.pair import Woken, _asked, _idle_percent, _woken, until_input_ends
 from bench.pg_cycle import opened
 from bench.report import Report, number
 from bench.server import Server, started
@@ -52,7 +52,7 @@ async def _wake(report: Report, server: Server, size: Size) -> None:
         idle = await _idle_percent(worker.pid, size.idle_s)
         report.plain("idle worker: CPU", f"{number(idle)} %")
         await hears.execute(f"listen {PONG}")
-        woken: list[float] = []
+        woken: list[Woken] = []
         echoed: list[float] = []
         for hold in holds:
             echoed.append(await _there_and_back(says, hears))
@@ -60,10 +60,15 @@ async def _wake(report: Report, server: Server, size: Size) -> None:
     base = quantile(echoed, 0.5)
     report.plain("a bare NOTIFY there and back, p50", f"{number(base)} ms")
     report.plain("a bare NOTIFY there and back, p99", f"{number(quantile(echoed, 0.99))} ms")
-    found = quantile(woken, 0.5)
     to = "a bare NOTIFY there and back"
-    report.ratio("wake-up, p50", f"{number(found)} ms", found / base, to, most=3)
-    report.plain("wake-up, p99", f"{number(quantile(woken, 0.99))} ms")
+    for since, took in (
+        ("before the decision", [one.asked_ms for one in woken]),
+        ("its acknowledgement", [one.acked_ms for one in woken]),
+    ):
+        found = quantile(took, 0.5)
+        name = f"wake-up since {since}"
+        report.ratio(f"{name}, p50", f"{number(found)} ms", found / base, to, most=3)
+        report.plain(f"{name}, p99", f"{number(quantile(took, 0.99))} ms")
 
 
 async def _there_and_back(says: psycopg.AsyncConnection, hears: psycopg.AsyncConnection) -> float:

@@ -83,8 +83,10 @@ PostgreSQL: round trips a cycle
 PostgreSQL: commits a cycle
 PostgreSQL: 64 at once
 PostgreSQL: 64 at once: commits a cycle
-PostgreSQL: wake-up, p50
-PostgreSQL: wake-up, p99
+PostgreSQL: wake-up since before the decision, p50
+PostgreSQL: wake-up since before the decision, p99
+PostgreSQL: wake-up since its acknowledgement, p50
+PostgreSQL: wake-up since its acknowledgement, p99
 PostgreSQL: workers: 1
 PostgreSQL: workers: 4
 PostgreSQL: a parked run on disk

@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         name="people count as they do in the project of the app",
         file="engine/voters.py",
-        old="    if live.run.project != records.project:\n",
-        new="    if False:\n",
+        old="    who = await records.authority(run.project, by)\n",
+        new="    who = await records.authority(parts.records.project, by)\n",
         test="engine/test_fail_closed.py::"
         "test_nobody_decides_by_what_they_may_do_in_another_project",
     ),

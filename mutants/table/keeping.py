@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+_READS = "engine/test_reads.py::"
+
 MUTANTS = (
     Mutant(
         name="appends are not guarded",
@@ -166,9 +168,52 @@ MUTANTS = (
     Mutant(
         name="a run cannot be opened unless its journal is read with it",
         file="store/journal.py",
-        old="    except StoreError:\n        return ()\n",
-        new="    except StoreError:\n        raise\n",
+        old="        with contextlib.suppress(StoreError):\n",
+        new="        with contextlib.suppress():\n",
         test="engine/test_overtaken.py::"
         "test_a_run_is_opened_though_its_journal_cannot_be_read_just_now",
+    ),
+    Mutant(
+        name="whoever waits is told what others have overtaken",
+        file="store/watch.py",
+        old="        last = None if self._others else self._last\n",
+        new="        last = self._last\n",
+        test="store/test_contract.py::TestMemory::"
+        "test_a_watch_gives_what_this_store_has_written_last",
+    ),
+    Mutant(
+        name="only the holds that were opened last are shown",
+        file="engine/handle.py",
+        old="        if own and (views is None or _names(views) != own):\n",
+        new="        if own and views is None:\n",
+        test=_READS + "test_holds_that_were_opened_one_after_another_are_all_shown[memory]",
+    ),
+    Mutant(
+        name="nobody is shown to work on a run that somebody works on",
+        file="engine/handle.py",
+        old="            seen = seen if seen.owned else await self._see()\n",
+        new="",
+        test=_READS + "test_holds_that_were_opened_one_after_another_are_all_shown[memory]",
+    ),
+    Mutant(
+        name="what was read with a run long ago is what there is now",
+        file="engine/beside.py",
+        old="        fresh = self._tick() - self._asked <= FRESH_MS\n",
+        new="        fresh = True\n",
+        test=_READS + "test_what_was_read_beside_a_run_is_good_for_its_project_and_a_moment",
+    ),
+    Mutant(
+        name="who was read with a run is who there is ever after",
+        file="engine/people.py",
+        old="        beside, live.beside = live.beside, None\n",
+        new="        beside = live.beside\n",
+        test=_READS + "test_what_was_read_beside_a_run_is_used_once[memory]",
+    ),
+    Mutant(
+        name="people do not change while a check takes its time",
+        file="engine/calls.py",
+        old="    if records is not None and not checks:",
+        new="    if records is not None:",
+        test=_READS + "test_a_yes_counts_by_the_people_there_are_after_a_check[postgres]",
     ),
 )

@@ -18,7 +18,6 @@ from sayso.domain.message import Message
 from sayso.domain.recorded import Recorded
 from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
-from sayso.engine.decide import Decide
 from sayso.engine.desk import Command, Start
 from sayso.engine.feed import Delta
 from sayso.engine.grants import Always
@@ -26,6 +25,7 @@ from sayso.engine.handle import RunHandle
 from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
+from sayso.engine.request import Decide
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.voters import asks
 from sayso.errors import (
@@ -137,9 +137,10 @@ class Sayso(Wired):
             shown=_shown(hold) if isinstance(hold, HoldView) else None,
             even_if_alive=even_if_alive,
         )
-        decision = await self._open_desk.decide(name, request)
+        done = await self._open_desk.decide(name, request)
+        decision = done.decision
         if decision is None or not isinstance(hold, HoldView) or request.edits:
-            return await self.hold(name)
+            return done.view or await self.hold(name)
         # What was decided on is what was shown: its digest says so.
         status = "settled" if decision.effective_at <= decision.at else "decided"
         return msgspec.structs.replace(hold, status=status, decision=decision)

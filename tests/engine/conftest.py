@@ -33,6 +33,7 @@ IN_POSTGRES = {
     "test_parallel",
     "test_people_races",
     "test_races",
+    "test_reads",
     "test_sweeper",
     "test_takeover",
 }

@@ -59,6 +59,11 @@ class Late(Delegate):
             raise StoreError("it cannot be read just now")
         return await self.inner.journal(*args, **how)
 
+    async def look(self, *args: Any) -> Any:
+        if self.unreadable:
+            raise StoreError("it cannot be read just now")
+        return await self.inner.look(*args)
+
 
 def late(kind: Callable[[list[str]], bool]) -> tuple[list[Late], Any]:
     made: list[Late] = []

@@ -25,11 +25,12 @@ from sayso.domain.hold import (
     read_id,
 )
 from sayso.domain.value import Principal
-from sayso.engine.decide import Decide, what_stands
+from sayso.engine.decide import what_stands
 from sayso.engine.desk import Desk
 from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import is_run_id
 from sayso.engine.people import Records
+from sayso.engine.request import Decide
 from sayso.errors import (
     BadState,
     NotAllowed,

@@ -60,6 +60,9 @@ async def propose_starts(
     driver = parts.drivers[run.agent]
     checks = parts.checks(run)
     scene = Scene(run, transcript)
+    records = parts.gate.records
+    if records is not None and not checks:  # They take their time, and people may change meanwhile.
+        records = records.beside(live)
     checked = [
         (
             row,
@@ -69,6 +72,7 @@ async def propose_starts(
                 transcript,
                 tools=tools_of(driver, scene, row),
                 checks=checks,
+                records=records,
                 now=parts.store.now(),
             ),
         )

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import NamedTuple, cast
 
 import msgspec
 
 from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
-from sayso.domain.digest import decode_value, suspension_digest
+from sayso.domain.digest import suspension_digest
 from sayso.domain.entitled import entitled
 from sayso.domain.hold import (
     SIGN_INS,
-    VERDICT_WORDS,
     Answered,
     Approved,
     Decision,
-    Errored,
     Expired,
-    Rejected,
     Verdict,
     hold_id,
     may_decide,
@@ -42,11 +39,11 @@ from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.edit import Edit, read_edit
 from sayso.engine.giving import giving_of
-from sayso.engine.grants import Always
 from sayso.engine.ids import look_up
-from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry
-from sayso.engine.ledger import Takes
+from sayso.engine.keys import check_text, idempotency_key, is_retry
+from sayso.engine.ledger import Takes, Written
 from sayso.engine.parts import Parts
+from sayso.engine.request import REASON_MAX, Decide, check_request
 from sayso.engine.voters import (
     Standing,
     check_over,
@@ -59,7 +56,6 @@ from sayso.engine.voters import (
 )
 from sayso.errors import (
     AlreadyDecided,
-    BadValue,
     CannotUndo,
     ConditionFailed,
     HoldExpired,
@@ -71,47 +67,16 @@ from sayso.errors import (
     UnknownRun,
     WrongVerdict,
 )
-from sayso.store.base import HoldFound, Key
+from sayso.store.base import Entry, HoldFound, Key
 from sayso.store.journal import decode, read_holds
+from sayso.store.views import HoldView, view_among
 
-if TYPE_CHECKING:
-    from sayso.engine.genuine import Shown
-
-REASON_MAX = 10_000
+SHORT_MAX = 20
+"""A journal with no more entries is read with the run that somebody decides on; a longer one later,
+so that no history makes deciding slow.
+"""
 MASK = b'"[sensitive]"'
 """What is seen of a sensitive answer."""
-UNDO_MAX_MS = 600_000
-"""No decision can be taken back for longer: undo is for a slip of the hand, and until it is over
-the run waits for a person who has decided.
-"""
-
-
-class Decide(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision to be made."""
-
-    verdict: Verdict
-    by: Principal
-    digest: str | None = None
-    """Of what was shown. Without it only a hold that was never edited can be decided."""
-    key: str | None = None
-    undo_ms: int = 0
-    note: str = ""
-    channel: str = "library"
-    whole: bool = False
-    """Whether it decides all of a suspension."""
-    always: Always | None = None
-    """How far a yes goes beyond the call that it is for."""
-    signed_in: bool = False
-    """Whether whoever decides has signed in where the hold asks them to."""
-    shown: Shown | None = None
-    """What was shown, if whoever asks has it at hand."""
-    even_if_alive: bool = False
-    """Whether a call in doubt is run again although the attempt before may still be under way."""
-
-    @property
-    def edits(self) -> bool:
-        """Tell whether it says yes to other arguments than were shown."""
-        return isinstance(self.verdict, Approved) and self.verdict.args is not None
 
 
 class Decider:
@@ -121,18 +86,17 @@ class Decider:
         self._parts = parts
         self._takes = takes
 
-    async def decide(self, hold: str, request: Decide) -> Decision | None:
-        """Decide a hold, and give the decision; None if it was made before, by the same request, or
-        is not made: the hold was edited into something that others must decide.
-        """
-        _check(request)
+    async def decide(self, hold: str, request: Decide) -> Decided:
+        """Decide a hold."""
+        check_request(request)
         run_id, n = _place("hold", hold)
         try:
-            events = await self._settle(run_id, [n], request, scope=hold)
+            done = await self._settle(run_id, [n], request, scope=hold)
         except UnknownRun:
             raise UnknownHold(f"there is no hold {hold!r}") from None
-        settled = [event for event in events if isinstance(event, e.HoldSettled)]
-        return settled[0].decision if settled else None
+        settled = [event for event in done.events if isinstance(event, e.HoldSettled)]
+        decision = settled[0].decision if settled else None
+        return Decided(decision=decision, view=done.view(n))
 
     async def reassign(
         self, hold: str, *, to: Principal, by: Principal, note: str = ""
@@ -175,7 +139,7 @@ class Decider:
 
     async def resume(self, name: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""
-        _check(request)
+        check_request(request)
         run_id, suspension = _place("req", name)
         from sayso.store.query import HoldQuery
 
@@ -221,16 +185,20 @@ class Decider:
         *,
         scope: str,
         digests: dict[int, str] | None = None,
-    ) -> Sequence[e.Event]:
+    ) -> _Done:
         verdicts = await self._read_answers(run_id, ns, request)
         key = await self._key(run_id, request, scope, verdicts)
 
-        async def attempt() -> Sequence[e.Event]:
-            standing = await standing_of(self._parts, run_id, ns, request.by)
+        async def attempt() -> _Done:
+            # Whoever will go on with the run here needs its journal as well.
+            going_on = any(map(self._takes, self._parts.drivers))
+            standing = await standing_of(
+                self._parts, run_id, ns, request.by, journal_max=SHORT_MAX if going_on else 0
+            )
             who = standing.who
             if key is not None and await is_retry(self._parts.store, key):
                 await self._check_stands(run_id, ns, request, who)
-                return ()
+                return _Done()
             edit = await read_edit(self._parts, run_id, ns, request.verdict)
             giving = await giving_of(self._parts, run_id, ns, request, edit)
 
@@ -265,7 +233,7 @@ class Decider:
                 # An impatient client may have sent the same request twice, and this is the second.
                 if key is not None and await is_retry(self._parts.store, key):
                     await self._check_stands(run_id, ns, request, who)
-                    return ()
+                    return _Done()
                 if records_moved(error) or not isinstance(
                     error, UnknownHold | ConditionFailed | HoldExpired
                 ):
@@ -273,7 +241,7 @@ class Decider:
                 # Decided, withdrawn or out of time: say what stands instead.
                 await self._expire(run_id)
                 raise await self._why_not(run_id, ns, who) from None
-            return written.events
+            return _Done(written, standing.journal)
 
         return await while_records_move(attempt)
 
@@ -444,6 +412,36 @@ def what_stands(found: HoldFound, by: Principal | Authority) -> Exception:
     return AlreadyDecided(said, decision=decision)
 
 
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a request to decide a hold."""
+
+    decision: Decision | None
+    """None if it was made before, by the same request, or is not made: the hold was edited into
+    something that others must decide, or takes the votes of others.
+    """
+    view: HoldView | None
+    """The hold as it is committed now, if that is known without reading it."""
+
+
+class _Done(NamedTuple):
+    written: Written | None = None
+    journal: Sequence[Entry] = ()
+
+    @property
+    def events(self) -> tuple[e.Event, ...]:
+        return () if self.written is None else self.written.events
+
+    def view(self, n: int) -> HoldView | None:
+        """Give a hold as it was left, if all that it says was read before, or is said by this."""
+        rows = [] if self.written is None else [one for one in self.written.holds if one.n == n]
+        if self.written is None or not rows or not self.journal:
+            return None
+        run, first = self.written.run, self.written.run.seq - len(self.events) + 1
+        said = {entry.seq: decode(entry) for entry in self.journal}
+        said |= enumerate(cast("tuple[e.AnyEvent, ...]", self.events), start=first)
+        return view_among(rows[0], said, run.project, run.agent)
+
+
 class _One(msgspec.Struct, frozen=True, kw_only=True):
     """One of the holds that are decided at once."""
 
@@ -482,27 +480,3 @@ def _place(prefix: str, name: str) -> tuple[str, int]:
     except UnknownRun:
         raise UnknownHold(f"there is no {name!r}") from None
     return place
-
-
-def _check(request: Decide) -> None:
-    verdict = request.verdict
-    if type(verdict) not in VERDICT_WORDS:
-        raise WrongVerdict(
-            f"{verdict!r} is not a verdict: use approve(), reject('why'), answer(value) or "
-            "fail('why')"
-        )
-    if isinstance(verdict, Answered):
-        # It may have been made by hand, of bytes that two readers would read differently.
-        decode_value(bytes(verdict.value))
-    if isinstance(verdict, Rejected):
-        check_text(verdict.reason, "the reason", REASON_MAX)
-    if isinstance(verdict, Errored):
-        check_text(verdict.message, "the message", REASON_MAX)
-    if not 0 <= request.undo_ms <= UNDO_MAX_MS:
-        raise BadValue(f"undo is at most '{UNDO_MAX_MS // 60_000}m', and never negative")
-    if type(request.even_if_alive) is not bool:
-        raise BadValue(f"even_if_alive is True or False, not {request.even_if_alive!r}")
-    check_text(request.note, "the note", REASON_MAX)
-    check_text(request.channel, "the channel", KEY_MAX)
-    if request.digest is not None:
-        check_text(request.digest, "the digest", KEY_MAX)

@@ -14,19 +14,19 @@ import msgspec
 from sayso.domain import codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.digest import encode_value
-from sayso.domain.hold import Decision
 from sayso.domain.lifecycle import FINAL
 from sayso.domain.message import Message
 from sayso.domain.run import Run, Status
 from sayso.domain.settling import Draft
 from sayso.domain.standing import status_of
 from sayso.domain.value import Principal
-from sayso.engine.decide import REASON_MAX, Decide, Decider
+from sayso.engine.decide import Decided, Decider
 from sayso.engine.door import DoorKeeper, guarded
 from sayso.engine.ids import check_run_id, is_run_id, new_id
 from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, start_key
 from sayso.engine.parts import Parts
 from sayso.engine.ports import AskedCall, Driver, Scene, Tool
+from sayso.engine.request import REASON_MAX, Decide
 from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
@@ -292,7 +292,7 @@ class Desk:
         raise KeyReused
 
     @guarded("decide")
-    async def decide(self, hold: str, request: Decide) -> Decision | None:
+    async def decide(self, hold: str, request: Decide) -> Decided:
         """Decide a hold. The first decision stands; `AlreadyDecided` says which."""
         return await self._decider.decide(hold, request)
 

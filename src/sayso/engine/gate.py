@@ -246,9 +246,11 @@ class Gate:
         *,
         tools: Mapping[str, Tool],
         checks: Sequence[Intervention] = (),
+        records: Records | None = None,
         now: int = 0,
     ) -> Checked:
         """Rule again on a call that was let through earlier and is about to start."""
+        records = records or self.records
         tool = tools.get(row.tool)
         if tool is None:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
@@ -285,7 +287,7 @@ class Gate:
                 return replace(start, basis=found.basis, found=found)
         still = Still(why="its rules were changed, or the grant that covered it,")
         if approved and signed:
-            still = await still_allowed(self.records, run, row, ruling, transcript, now=now)
+            still = await still_allowed(records, run, row, ruling, transcript, now=now)
         if not still.why and not (upgraded or changed):
             return replace(await self._start(run, tool, row, args), basis=still.basis)
         request = HoldRequest(

@@ -14,7 +14,7 @@ from sayso.errors import NotAllowed, WrongVerdict
 from sayso.store.views import hold_view
 
 if TYPE_CHECKING:
-    from sayso.engine.decide import Decide
+    from sayso.engine.request import Decide
 
 
 async def giving_of(

@@ -26,6 +26,7 @@ from sayso.domain.lifecycle import epilogue
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.standing import status_of
 from sayso.domain.transcript import Transcript
+from sayso.engine.beside import WHOLE, look_beside
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.history import History
 from sayso.engine.ids import look_up
@@ -41,10 +42,10 @@ from sayso.errors import (
     SaysoError,
     StaleRun,
     StoreError,
-    UnknownRun,
 )
 from sayso.store.base import Appended, HoldRow, Key, RunRow, Store, Write
-from sayso.store.journal import decode, look_at, read_journal, replay
+from sayso.store.journal import decode, read_journal, replay
+from sayso.store.look import NOTHING, Wish
 from sayso.store.rows import take_steps
 
 TRIES_MAX = 200
@@ -81,12 +82,10 @@ class Ledger:
         """Read a run as it was last committed."""
         return (await self.look(run_id)).run
 
-    async def look(self, run_id: str, *, whole: bool = False) -> Live:
-        """Like `load`, for whoever is about to write to the run; with `whole`, to go on with it."""
-        row, unread = await look_at(self.store, look_up(run_id), whole=whole)
-        if row is None:
-            raise UnknownRun(f"there is no run {run_id!r}")
-        return Live(await self.read(row), owner=row.owner, last=row.last, unread=unread)
+    async def look(self, run_id: str, wish: Wish = NOTHING) -> Live:
+        """Like `load`, for whoever is about to write to the run, and may wish to know more."""
+        found, beside = await look_beside(self.store, look_up(run_id), wish)
+        return Live.of(await self.read(found.row), found, beside)
 
     async def read(self, row: RunRow) -> Run:
         """Read a run from its row. `NotUnderstood` if a newer Sayso has written to it: what its
@@ -335,8 +334,7 @@ class Ledger:
             answer = found
             for part in sent.parts:
                 self._tell(part.run, part.owner, quiet=part.quiet)
-        first = sent.parts[0]
-        return Written(run=first.run, owner=first.owner, events=first.events, at=answer.at)
+        return sent.parts[0].written(answer.at)
 
     def _answered(self, sent: Sent, answer: asyncio.Future[Appended]) -> None:
         """Take note of an answer, whether or not anybody still waits for it."""
@@ -464,7 +462,7 @@ class Ledger:
         return Appended(at=found[0].at, position=found[0].position)
 
     async def _open(self, run_id: str, *, whole: bool = False) -> Live:
-        live = await self.look(run_id, whole=whole)
+        live = await self.look(run_id, WHOLE if whole else NOTHING)
         known = self._lives.get(run_id)
         if known is not None and not known.stale and known.run.seq >= live.run.seq:
             if known.last == live.last:

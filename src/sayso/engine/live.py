@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Self
 
 from sayso.domain.run import Run
 from sayso.domain.transcript import Transcript
+from sayso.engine.beside import Beside
+from sayso.errors import NotUnderstood
 from sayso.store.base import Entry
+from sayso.store.journal import decode
+from sayso.store.look import Look
 
 
 class Live:
     """A run as it will be once every append under way is committed."""
 
-    def __init__(self, run: Run, *, owner: str, last: bytes, unread: Sequence[Entry] = ()) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        owner: str,
+        last: bytes,
+        unread: Sequence[Entry] = (),
+        beside: Beside | None = None,
+    ) -> None:
         self.run = run
         self.owner = owner
         self.last = last
@@ -21,6 +34,8 @@ class Live:
         self.transcript: Transcript | None = None
         self.unread = unread
         """Its journal, for whoever folds it, if that was read together with the row."""
+        self.beside = beside
+        """What was read together with the row of its project, for whoever asks for that at once."""
         self.committed = run.seq
         """Up to which entry what is known here is known to be in the journal."""
         self.pending = 0
@@ -28,6 +43,27 @@ class Live:
         self._waiters: list[asyncio.Future[None]] = []
         self.stale = False
         """Somebody else has written: whoever holds this must open the run anew."""
+
+    @classmethod
+    def of(cls, run: Run, found: Look, beside: Beside | None) -> Self:
+        """Give a run in memory as it was found."""
+        row = found.row
+        return cls(run, owner=row.owner, last=row.last, unread=found.journal, beside=beside)
+
+    def fold(self) -> Sequence[Entry]:
+        """Fold the journal that was read together with the row, if it is all that there is to say,
+        so that what is written goes on from there; give it.
+        """
+        journal, self.unread = self.unread, ()
+        if journal and journal[-1].id == self.last and not self.run.previous:
+            transcript = Transcript(self.run.id)
+            try:
+                for entry in journal:
+                    transcript.add(entry.seq, decode(entry))
+            except NotUnderstood:
+                return journal  # Whoever needs it will say so.
+            self.transcript = transcript
+        return journal
 
     async def idle(self) -> None:
         """Wait until no append is under way."""

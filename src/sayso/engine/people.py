@@ -27,7 +27,9 @@ from sayso.domain.people import (
 from sayso.domain.ruling import OPERATOR, duration_ms
 from sayso.domain.run import Run
 from sayso.domain.value import Principal, Value
+from sayso.engine.beside import Items
 from sayso.engine.keys import KEY_MAX, check_text
+from sayso.engine.live import Live
 from sayso.errors import (
     BadValue,
     IdentityTaken,
@@ -37,7 +39,8 @@ from sayso.errors import (
     UnknownPerson,
 )
 from sayso.store.base import Store
-from sayso.store.shelf import Item
+from sayso.store.look import Want
+from sayso.store.shelf import Item, check_name
 
 MANY_MAX = 100
 """The most roles, identities or stand-ins of one person."""
@@ -57,8 +60,31 @@ class Records:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.shelf = store.shelf
+        self._items: Items = self.shelf
         self._peopled: set[str] = set()
         """Projects where people were kept when somebody last looked: what to look for first."""
+
+    def wants(self, by: Principal) -> tuple[Want, ...]:
+        """Say what to read together with a run whose project is asked for somebody's authority."""
+        if by.kind != "person":
+            return ()
+        first = Want(PERSON)
+        try:
+            check_name("-", PERSON, by.id)
+        except BadValue:
+            return (first,)
+        return first, Want(PERSON, by.id), Want(IDENTITY, by.id)
+
+    def beside(self, live: Live) -> Records:
+        """Give these records as they were when a run was read, for whoever asks them at once, and
+        once: the next one is to see what was changed since.
+        """
+        beside, live.beside = live.beside, None
+        if beside is None:
+            return self
+        found = Records(self.store)
+        found._items, found._peopled = beside, self._peopled
+        return found
 
     async def authority(self, project: str, by: Principal) -> Authority:
         """Say what a principal may do in a project right now."""
@@ -83,7 +109,7 @@ class Records:
         return recorded(person, rev, now=self.store.now(), others=known, via=via)
 
     async def _has_people(self, project: str) -> bool:
-        if await self.shelf.list(project, PERSON, limit=1):
+        if await self._items.list(project, PERSON, limit=1):
             self._peopled.add(project)
             return True
         self._peopled.discard(project)
@@ -107,11 +133,11 @@ class Records:
 
     async def look_up(self, project: str, name: str) -> tuple[Person, int] | None:
         """Read a person's record, and which version of it that is."""
-        item = await self.shelf.get(project, PERSON, name)
+        item = await self._items.get(project, PERSON, name)
         return None if item is None else (_read(item, Person), item.rev)
 
     async def _linked(self, project: str, identity: str) -> tuple[Person, int] | None:
-        item = await self.shelf.get(project, IDENTITY, identity)
+        item = await self._items.get(project, IDENTITY, identity)
         if item is None:
             return None
         found = await self.look_up(project, _read(item, _Link).person)

@@ -11,7 +11,7 @@ import msgspec
 from sayso.domain import events as e
 from sayso.domain.run import Run
 from sayso.engine.live import Live
-from sayso.store.base import Appended, ItemPut, Key, Write
+from sayso.store.base import Appended, HoldRow, ItemPut, Key, Write
 
 Verb = Callable[[Run], Sequence[e.Event]]
 Begins = Callable[[Run, Sequence[e.Event]], Sequence[e.RunStarted]]
@@ -40,6 +40,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     owner: str
     events: tuple[e.Event, ...] = ()
+    holds: tuple[HoldRow, ...] = ()
+    """The rows of holds that it has put."""
     at: int = 0
 
 
@@ -53,6 +55,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Without those of a run that comes from elsewhere: nobody here waits for them."""
     owner: str = ""
     quiet: bool = False
+
+    def written(self, at: int) -> Written:
+        """Say what it did, once it is committed."""
+        holds = self.write.holds
+        return Written(run=self.run, owner=self.owner, events=self.events, holds=holds, at=at)
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -20,7 +19,8 @@ from sayso.domain.value import SAYSO, Principal
 from sayso.engine.live import Live
 from sayso.engine.parts import Parts
 from sayso.errors import ConditionFailed, NotAllowed, WorkerMayLive
-from sayso.store.base import HoldFound
+from sayso.store.base import Entry, HoldFound
+from sayso.store.look import Wish
 from sayso.store.views import hold_view
 
 TRIES_MAX = 20
@@ -43,12 +43,20 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """By hold, the votes that were looked at."""
     live: Live | None = None
     """The run as it was when they were looked at."""
+    journal: Sequence[Entry] = ()
+    """What was read of its journal."""
 
 
-async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principal) -> Standing:
-    """Read what those are worth who decide holds, and who have voted on them."""
-    live, who = await _read(parts, run_id, by)
-    run, records = live.run, parts.records
+async def standing_of(
+    parts: Parts, run_id: str, ns: Sequence[int], by: Principal, *, journal_max: int = 0
+) -> Standing:
+    """Read what those are worth who decide holds, and who have voted on them; with `journal_max`, a
+    journal as short as this as well, if it takes no time.
+    """
+    wish = Wish(items=parts.records.wants(by), journal_max=journal_max)
+    live = await parts.ledger.look(run_id, wish)
+    run, records = live.run, parts.records.beside(live)
+    who = await records.authority(run.project, by)
     lapsed: dict[int, list[str]] = {}
     basis: dict[int, tuple[Basis, ...]] = {}
     living: dict[int, str] = {}
@@ -73,27 +81,15 @@ async def standing_of(parts: Parts, run_id: str, ns: Sequence[int], by: Principa
             else:
                 # They turn out to be, or to speak for, somebody else: who may have voted as well.
                 lapsed.setdefault(n, []).append(vote.by.id)
-    return Standing(who=who, lapsed=lapsed, basis=basis, living=living, votes=votes, live=live)
-
-
-async def _read(parts: Parts, run_id: str, by: Principal) -> tuple[Live, Authority]:
-    """Read a run, and what somebody is worth in its project."""
-    records = parts.records
-    if parts.store.queue is None:
-        live = await parts.ledger.look(run_id)
-        return live, await records.authority(live.run.project, by)
-    # Where many machines share a store, each is a round trip. Nearly every run is of the project
-    # that the app is for, so both are made at the same time; people of another are read after it.
-    live, who = await asyncio.gather(
-        parts.ledger.look(run_id), records.authority(records.project, by), return_exceptions=True
+    return Standing(
+        who=who,
+        lapsed=lapsed,
+        basis=basis,
+        living=living,
+        votes=votes,
+        live=live,
+        journal=live.fold(),
     )
-    if isinstance(live, BaseException):
-        raise live
-    if live.run.project != records.project:
-        return live, await records.authority(live.run.project, by)
-    if isinstance(who, BaseException):
-        raise who
-    return live, who
 
 
 def check_over(run: Run, n: int, standing: Standing) -> None:

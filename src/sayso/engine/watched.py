@@ -22,7 +22,7 @@ from sayso.domain.hold import Decision, hold_id, read_id
 from sayso.domain.run import CallRow
 from sayso.engine.attempt import Asked, Done, Doubt, Parked, Result, StepDoubt, Void
 from sayso.engine.courier import Courier, Notice
-from sayso.engine.decide import Decide
+from sayso.engine.decide import Decided
 from sayso.engine.desk import Desk, Start
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.gauge import Gauges, risk_of
@@ -31,6 +31,7 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.live import Live
 from sayso.engine.loop import RunLoop
 from sayso.engine.parts import Parts
+from sayso.engine.request import Decide
 from sayso.engine.sent import Order, Part, Sent
 from sayso.engine.sweeper import Sweeper
 from sayso.engine.telemetry import Attributes, Span, Telemetry
@@ -184,16 +185,16 @@ class WatchedDesk(Desk):
             span.note({"sayso.run.id": run_id, "sayso.agent": request.agent})
             return run_id
 
-    async def decide(self, hold: str, request: Decide) -> Decision | None:
+    async def decide(self, hold: str, request: Decide) -> Decided:
         """Decide a hold."""
         with self._telemetry.span("sayso.decide") as span:
             found = await read_hold(self._parts.store, hold)
             if found is not None:
                 _describe(span, found)
-            decision = await super().decide(hold, request)
-            if found is not None and decision is not None:
-                self._tell(span, found, decision)
-            return decision
+            decided = await super().decide(hold, request)
+            if found is not None and decided.decision is not None:
+                self._tell(span, found, decided.decision)
+            return decided
 
     async def resume(self, request_id: str, request: Decide) -> list[HoldFound]:
         """Decide everything that a suspension still asks, all or nothing."""

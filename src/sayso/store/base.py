@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sayso.store.aside import Close, Hear
     from sayso.store.checkup import Finding
     from sayso.store.door import Door
+    from sayso.store.look import Look, Wish
     from sayso.store.origin import Origin
     from sayso.store.outbox import Outbox
     from sayso.store.query import Asked, HoldQuery, RunQuery
@@ -327,6 +328,12 @@ class Store(Protocol):
     async def load(self, run_id: str) -> RunRow | None:
         """Read a run's row as of the last commit; None if there is no such run. `RunArchived` if it
         has left, here and wherever one run is asked for.
+        """
+        ...
+
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        """Like `load`, with what else is wished for, by one round trip where that is what a read
+        costs. All of it is of the moment that the row is of, or of a later one.
         """
         ...
 

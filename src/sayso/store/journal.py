@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+import contextlib
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,7 +13,8 @@ from sayso.domain.lifecycle import apply_all
 from sayso.domain.recorded import Recorded
 from sayso.domain.run import Run
 from sayso.errors import NotUnderstood, StoreError
-from sayso.store.base import PAGE_MAX, Entry, HoldFound, RunRow, Store
+from sayso.store.base import PAGE_MAX, Entry, HoldFound, Store
+from sayso.store.look import NOTHING, Look, Wish
 
 if TYPE_CHECKING:
     from sayso.store.query import HoldQuery
@@ -49,23 +49,15 @@ async def read_journal(
         after = page[-1].seq
 
 
-async def look_at(
-    store: Store, run_id: str, *, whole: bool
-) -> tuple[RunRow | None, Sequence[Entry]]:
-    """Read a run's row; if its journal will be needed as well, and each takes a round trip, both at
-    the same time, each as of its own moment. A journal that cannot be read now is for whoever needs
-    it to read, and to complain of.
+async def look_at(store: Store, run_id: str, wish: Wish) -> Look | None:
+    """Read a run's row; where each read takes a round trip, what else is wished for as well. What
+    cannot be read now is for whoever needs it to read, and to complain of.
     """
-    if not whole or store.queue is None:
-        return await store.load(run_id), ()
-    return await asyncio.gather(store.load(run_id), _read_early(store, run_id))
-
-
-async def _read_early(store: Store, run_id: str) -> Sequence[Entry]:
-    try:
-        return await read_journal(store, run_id)
-    except StoreError:
-        return ()
+    if wish != NOTHING and store.queue is not None:
+        with contextlib.suppress(StoreError):
+            return await store.look(run_id, wish)
+    row = await store.load(run_id)
+    return None if row is None else Look(row=row)
 
 
 async def read_holds(store: Store, query: HoldQuery) -> list[HoldFound]:

@@ -48,6 +48,7 @@ from sayso.store.checkup import (
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.fair import Free, share
 from sayso.store.lease import this_host
+from sayso.store.look import Look, Wish, look_by_parts
 from sayso.store.memory_audit import MemoryArchives, MemoryDoor, MemorySeals
 from sayso.store.memory_draft import Draft, Kept
 from sayso.store.memory_outbox import MemoryOutbox
@@ -143,6 +144,9 @@ class MemoryStore:
     async def load(self, run_id: str) -> RunRow | None:
         self._check()
         return self._kept.runs.get(run_id)
+
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        return await look_by_parts(self, run_id, wish)
 
     async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
         self._check()

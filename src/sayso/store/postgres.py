@@ -41,6 +41,7 @@ from sayso.store.checkup import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import this_host
+from sayso.store.look import Look, Wish
 from sayso.store.origin import Origin, restored
 from sayso.store.postgres_address import SCHEMA, read_address
 from sayso.store.postgres_archive import PostgresArchives
@@ -220,6 +221,9 @@ class PostgresStore:
     async def load(self, run_id: str) -> RunRow | None:
         return await self._look(self._reader.load(run_id))
 
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        return await self._look(self._reader.look(run_id, wish))
+
     async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
         return await self._look(self._reader.journal(run_id, after, limit))
 
@@ -280,7 +284,7 @@ class PostgresStore:
         mine = None if agents is None else list(agents)
         bounds = (page_size(limit), project_max)
         params = (worker, mine, *bounds, *self._looked_at, KINDS_MAX, FOLD)
-        *taken, end = await self._submit(_CLAIM, params) or [(None, *self._looked_at)]
+        *taken, end = await self._submit(_CLAIM, params, prepare=True) or [(None, *self._looked_at)]
         self._looked_at = end[1:]
         return [run_id for run_id, *_ in taken]
 
@@ -403,10 +407,12 @@ class PostgresStore:
         if self._ear.fault and not self._recovers:
             raise restored(self.name, self._ear.fault)
 
-    async def _submit(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
+    async def _submit(
+        self, sql: str, params: Any = (), *, prepare: bool = False
+    ) -> list[tuple[Any, ...]]:
         self._check()
         self._check_origin()
-        return await self._link.write(sql, params)
+        return await self._link.write(sql, params, prepare=prepare)
 
     def _appended(self, writes: list[Write], first: int, last: int) -> None:
         self._ear.own(first, last)

@@ -157,14 +157,16 @@ class Link:
                 # Not without a rest: what ends its connections might be the read itself.
                 await asyncio.sleep(min(0.02 * (cuts - 1), 1.0))
 
-    async def write(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+    async def write(
+        self, sql: str, params: Params = (), *, prepare: bool = False
+    ) -> list[tuple[Any, ...]]:
         """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
         carried out even if nobody awaits its answer any more.
 
-        It is never prepared: that would be an exchange of its own, after whose loss nothing was
-        written, and the writes are calls of functions that keep their plans.
+        It is not prepared: that would be an exchange of its own, after whose loss nothing was
+        written, and most writes are calls of functions that keep their plans.
         """
-        return await self.lend(_statement(sql, params, prepare=False))
+        return await self.lend(_statement(sql, params, prepare=prepare))
 
     async def lend(self, do: Callable[[Conn], Awaitable[T]]) -> T:
         """Do something on a connection of the pool, with all that is said of `write`."""

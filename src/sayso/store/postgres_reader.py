@@ -10,9 +10,11 @@ from typing import Any, cast
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
+from sayso.store.look import Look, Wish
 from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import Link
+from sayso.store.postgres_look import Looks
 from sayso.store.query import Asked, HoldQuery, RunQuery, turn
 
 _RUN = """
@@ -164,12 +166,16 @@ class Reader:
         self._link = link
         self._rows = Lane(link, _LOAD)
         self._journals = Lane(link, _JOURNAL)
-
+        self._looks = Looks(link)
         self._archives = archives
 
     async def load(self, run_id: str) -> RunRow | None:
         found = await self._rows.ask(run_id)
         return run_of(found[0]) if found else await self._archives.check_run(run_id)
+
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        found = await self._looks.look(run_id, wish)
+        return found or await self._archives.check_run(run_id)
 
     async def thread(self, project: str, thread: str) -> RunRow | None:
         found = await self._link.read(_THREAD, (project, thread))

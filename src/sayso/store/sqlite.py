@@ -26,6 +26,7 @@ from sayso.store.base import (
 )
 from sayso.store.clock import Clock, SystemClock
 from sayso.store.lease import Leases
+from sayso.store.look import Look, Wish, look_by_parts
 from sayso.store.origin import Origin, restored
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
@@ -200,6 +201,9 @@ class SqliteStore:
 
     async def load(self, run_id: str) -> RunRow | None:
         return self._read(Reader.load, run_id)
+
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        return await look_by_parts(self, run_id, wish)
 
     async def journal(self, run_id: str, *, after: int = 0, limit: int = PAGE_MAX) -> list[Entry]:
         return self._read(Reader.journal, run_id, after, limit)

@@ -14,6 +14,7 @@ from sayso.testing.contract.checkup import CheckupContract
 from sayso.testing.contract.claims import ClaimContract
 from sayso.testing.contract.items import ItemContract
 from sayso.testing.contract.lists import ListContract
+from sayso.testing.contract.looking import LookContract
 from sayso.testing.contract.origin import OriginContract
 from sayso.testing.contract.outbox import OutboxContract
 from sayso.testing.contract.race import RaceContract
@@ -31,6 +32,7 @@ class StoreContract(
     AuditContract,
     ItemContract,
     ListContract,
+    LookContract,
     OriginContract,
     OutboxContract,
     CheckupContract,
