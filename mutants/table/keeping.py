@@ -212,8 +212,8 @@ MUTANTS = (
     Mutant(
         name="people do not change while a check takes its time",
         file="engine/calls.py",
-        old="    if records is not None and not checks:",
-        new="    if records is not None:",
+        old="    records = None if checks else parts.records.beside(live)\n",
+        new="    records = parts.records.beside(live)\n",
         test=_READS + "test_a_yes_counts_by_the_people_there_are_after_a_check[postgres]",
     ),
 )

@@ -145,9 +145,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="a role lost before the start counts",
         file="engine/gate.py",
-        old="            still = await still_allowed("
-        "self.records, run, row, ruling, transcript, now=now)",
-        new="            still = Still()",
+        old="            still = await still_allowed(\n"
+        "                records or self.records, run, row, ruling, transcript, now=now\n"
+        "            )\n",
+        new="            still = Still()\n",
         test=_PEOPLE + "test_who_has_lost_the_role_before_the_start_has_allowed_nothing[memory]",
     ),
     Mutant(

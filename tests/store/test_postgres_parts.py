@@ -13,14 +13,16 @@ from bench import bulk, load, teller
 from sayso import Sayso, approve
 from sayso.errors import StoreError
 from sayso.store import audit
+from sayso.store.look import Want, Wish
 from sayso.store.postgres import PostgresStore
 from sayso.store.query import HoldQuery, RunQuery
 from sayso.testing.contract import hold_row, write
 from tests.postgres import Cluster
 
 PARTS = 16
-LARGE = ("journal_", "runs", "holds", "waiting")
+LARGE = ("journal_", "runs", "holds", "waiting", "shelf")
 LOADED = 1500
+_WANTS = (Want("person"), Want("person", "mira"), Want("identity", "mira"))
 EXPLAIN = {
     "session_preload_libraries": "auto_explain",
     "auto_explain.log_min_duration": "0",
@@ -180,8 +182,11 @@ async def test_every_question_reads_what_it_answers_and_no_more(postgres, schema
             "load": 1,
             "journal": 4,
             "entries": 2,
-            "hold": 1,
-            "holds of a run": 1,
+            "look": 1,
+            "look at all of it": 4,
+            # What opened it, and what has its arguments, by one look.
+            "hold": 2,
+            "holds of a run": 2,
             "list": 20,
             "list from the middle": 20,
             "list of a person": 20,
@@ -205,6 +210,8 @@ async def ask_all(store: PostgresStore, plans: Plans, run_id: str) -> dict[str, 
         "load": lambda: store.load(run_id),
         "journal": lambda: store.journal(run_id),
         "entries": lambda: store.entries(run_id, [2, 3]),
+        "look": lambda: store.look(run_id, Wish(items=_WANTS)),
+        "look at all of it": lambda: store.look(run_id, Wish(items=_WANTS, journal_max=500)),
         "hold": lambda: store.hold(run_id, 1),
         "holds of a run": lambda: store.holds(HoldQuery(run_id=run_id)),
         "tail": lambda: store.tail(after=9, limit=20),

@@ -60,9 +60,8 @@ async def propose_starts(
     driver = parts.drivers[run.agent]
     checks = parts.checks(run)
     scene = Scene(run, transcript)
-    records = parts.gate.records
-    if records is not None and not checks:  # They take their time, and people may change meanwhile.
-        records = records.beside(live)
+    # A check takes its time, and people may change meanwhile.
+    records = None if checks else parts.records.beside(live)
     checked = [
         (
             row,

@@ -250,7 +250,6 @@ class Gate:
         now: int = 0,
     ) -> Checked:
         """Rule again on a call that was let through earlier and is about to start."""
-        records = records or self.records
         tool = tools.get(row.tool)
         if tool is None:
             return Checked(outcome=Failed(error="UnknownTool", message=f"no tool {row.tool!r} now"))
@@ -287,7 +286,9 @@ class Gate:
                 return replace(start, basis=found.basis, found=found)
         still = Still(why="its rules were changed, or the grant that covered it,")
         if approved and signed:
-            still = await still_allowed(records, run, row, ruling, transcript, now=now)
+            still = await still_allowed(
+                records or self.records, run, row, ruling, transcript, now=now
+            )
         if not still.why and not (upgraded or changed):
             return replace(await self._start(run, tool, row, args), basis=still.basis)
         request = HoldRequest(
@@ -306,10 +307,7 @@ class Gate:
             return Checked(request=None if refused else request, outcome=refused)
         seen = bool(changed) and bool(before or approved)
         why = "its tool was changed" if upgraded else changed if seen else still.why
-        why = f"Asked again: {why} after it was allowed." if signed else UNSIGNED
-        # Silence is not signed: it would allow in vain, again and again.
-        ruling = replace(ruling if signed else unsilenced(ruling), why=why)
-        return Checked(request=replace(request, ruling=ruling))
+        return Checked(request=replace(request, ruling=_asked_again(ruling, why, signed=signed)))
 
     def _is_upgraded(
         self, run: Run, row: CallRow, tool: Tool, transcript: Transcript
@@ -446,6 +444,13 @@ class Gate:
             args=args,
             operands=encode_pins(pins),
         )
+
+
+def _asked_again(ruling: Require, why: str, *, signed: bool) -> Require:
+    if signed:
+        return replace(ruling, why=f"Asked again: {why} after it was allowed.")
+    # Silence is not signed: it would allow in vain, again and again.
+    return replace(unsilenced(ruling), why=UNSIGNED)
 
 
 def _doubt_of(run: Run, transcript: Transcript, tool: str, args: bytes) -> str:

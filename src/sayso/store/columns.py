@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Found = tuple[Any, ...]
 DIGEST, WHO, WORDS = 10, 17, 21
-"""Where a hold has what each store keeps in its own way."""
+"""Where a hold has what each store keeps in its own way,"""
+ENTRY, REVISED, ARGS = 12, 13, 14
+"""and the numbers of its entries."""
 
 
 def run_of(row: Found) -> RunRow:

@@ -9,7 +9,19 @@ from typing import Any, cast
 
 from sayso.store.admit import check_hold_query, page_size, read_hold_key
 from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
-from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
+from sayso.store.columns import (
+    ARGS,
+    DIGEST,
+    ENTRY,
+    REVISED,
+    WHO,
+    WORDS,
+    Found,
+    asked_of,
+    entry_of,
+    hold_of,
+    run_of,
+)
 from sayso.store.look import Look, Wish
 from sayso.store.postgres_archive import PostgresArchives
 from sayso.store.postgres_lane import Lane
@@ -76,20 +88,21 @@ _FACTS = """
 select (select count(*) from runs where status = 'running' and owner = ''),
     coalesce((select at from journal order by position desc limit 1), 0), now_ms(%s::bigint)
 """
-# By both columns of the key, each of them: `offset` keeps the planner from joining them with one
-# another, by the run alone.
-_OF_HOLD = "(select * from journal where run = h.run and seq = h.{} offset 0)"
+# Looked for once a hold: the journal is many tables, and each look at it touches all of them.
+_OF_HOLD = """
+(select array_agg(seq) seq, array_agg(position) position, array_agg(id) id, array_agg(at) at,
+    array_agg(salt) salt, array_agg(payload) payload, array_agg(hash) hash
+from journal where run = h.run and seq = any(array[h.entry, h.args_entry, h.revised]))
+"""
 _HOLD = f"""
 select r.id, r.project, r.agent,
     h.n, h.opened, h.status, h.call, h.kind, h.tool, h.version, h.digest, h.suspension, h.entry,
     h.revised, h.args_entry, h.opened_at, h.deadline, h.who, h.decision, h.votes,
     h.escalates_at, h.words,
-    {_ENTRY.format("o")}, {_ENTRY.format("a")}, {_ENTRY.format("v")}
+    {_ENTRY.format("e")}
 from {{source}}
 join runs r on r.k = h.run
-cross join lateral {_OF_HOLD.format("entry")} o
-cross join lateral {_OF_HOLD.format("args_entry")} a
-left join lateral {_OF_HOLD.format("revised")} v on true
+cross join lateral {_OF_HOLD} e
 """
 # As `words.has_words` has it; ids are of plain letters, which can be folded here.
 _FOUND = """
@@ -245,8 +258,8 @@ class Reader:
         ]
 
     async def hold(self, run_id: str, n: int) -> HoldFound | None:
-        found = await self._link.read(_ONE_HOLD, (run_id, n))
-        return _hold(found[0]) if found else await self._archives.check_run(run_id)
+        found = _holds(await self._link.read(_ONE_HOLD, (run_id, n)))
+        return found[0] if found else await self._archives.check_run(run_id)
 
     async def holds(self, query: HoldQuery) -> list[HoldFound]:
         check_hold_query(query)
@@ -269,13 +282,27 @@ class Reader:
         else:
             sql = _LISTS[query.status]
         sql = _TURNED[sql] if query.newest else sql
-        return [_hold(row) for row in await self._link.read(sql, bindings)]
+        return _holds(await self._link.read(sql, bindings))
 
     async def asked(self, after: tuple[int, int, int], limit: int) -> list[Asked]:
         found = await self._link.read(_ASKED, (*after, page_size(limit)))
         return [asked_of(row[:5], row[5] or ()) for row in found]
 
 
-def _hold(row: Found) -> HoldFound:
-    words = bytes(row[WORDS]).decode()
-    return hold_of(row, digest=row[DIGEST], who=tuple(row[WHO]), words=words)
+def _holds(rows: list[Found]) -> list[HoldFound]:
+    found: list[HoldFound] = []
+    for row in rows:
+        fields, entries = row[: WORDS + 1], [one or () for one in row[WORDS + 1 :]]
+        said = {entry[0]: entry for entry in zip(*entries, strict=True)}
+        opened, args = said.get(row[ENTRY]), said.get(row[ARGS])
+        if opened is None or args is None:
+            continue  # Only a damaged store has such a hold, and an audit tells of it.
+        revised = said.get(row[REVISED], _NONE)
+        words = bytes(row[WORDS]).decode()
+        whole = (*fields, *opened, *args, *revised)
+        found.append(hold_of(whole, digest=row[DIGEST], who=tuple(row[WHO]), words=words))
+    return found
+
+
+_NONE = (None,) * 7
+"""In the place of a revision that there is not."""
