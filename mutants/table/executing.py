@@ -193,4 +193,11 @@ MUTANTS = (
         new="same = True",
         test="engine/test_bodies.py::test_a_body_whose_code_has_changed_stops_and_says_where",
     ),
+    Mutant(
+        name="a worker that is stopped in a turn goes on",
+        file="engine/cut.py",
+        old="and bool(self._times) and not asked",
+        new="and bool(self._times)",
+        test="engine/test_cut.py::test_a_task_that_is_stopped_does_not_go_on",
+    ),
 )

@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         name="what newer code writes cuts a call off",
         file="engine/loop.py",
-        old="            return False  # What is under way is waited for.\n",
+        old="            return []  # What is under way is waited for.\n",
         new="            raise\n",
         test=_NEWER + "test_a_call_under_way_is_not_cut_off_by_what_newer_code_writes",
     ),

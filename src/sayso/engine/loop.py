@@ -10,8 +10,9 @@ Rule 3: it never raises for what an agent, a model or a tool does: that becomes 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from sayso.engine.calls import (
     propose_starts,
     run_body,
 )
+from sayso.engine.cut import Cut
 from sayso.engine.gate import clean_text
 from sayso.engine.insist import insist
 from sayso.engine.parts import Parts
@@ -51,11 +53,18 @@ from sayso.errors import (
 log = logging.getLogger("sayso")
 
 QUICK_S = 0.2
-"""How long to wait for news of this process before watching the store for other processes'."""
+"""How long nothing must be new in this process before the store is watched for other processes'."""
+
+Work = Callable[[], Awaitable[Any]]
+"""Something to do for a run. It gives what follows from it, a `Work` again, or None."""
 
 
 class RunLoop:
-    """Drives one run."""
+    """Drives one run: a crew of tasks, each of which does something, and then looks for more.
+
+    There are as many as there are things to do at a time, so that a run that does one after another
+    is driven by one task.
+    """
 
     def __init__(self, parts: Parts, run_id: str, worker: str) -> None:
         self.run_id = run_id
@@ -67,25 +76,43 @@ class RunLoop:
         """Calls that a task of this loop looks after."""
         self._proposals: set[Proposal] = set()
         """Appends under way that start calls."""
-        self._turns: dict[str, asyncio.Task[Any] | None] = {}
-        """Strands whose turn is being taken, and the task that waits for the model."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._poked = Bell()
+        self._turns: dict[str, Cut | None] = {}
+        """Strands whose turn is being taken, and what waits for the model."""
+        self._group: asyncio.TaskGroup | None = None
+        self._context = contextvars.Context()
+        self._crew = 0
+        """How many tasks are at work."""
+        self._looking = False
+        self._rung = False
+        """Whether the run may have moved since somebody looked. While there is a crew, one of them
+        looks then, or is about to.
+        """
+        self._looked_at = 0.0
         self._moved = Bell()
-        """Like `_poked`, for whoever waits inside a turn."""
+        """For whoever waits inside a turn for the run to move."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._elsewhere = False
         self._broken = False
 
     def poke(self, *, elsewhere: bool = False) -> None:
         """Say that the run may have moved; `elsewhere`, if not by a write of this process."""
         self._elsewhere = self._elsewhere or elsewhere
-        self._poked.ring()
         self._moved.ring()
+        self._ring()
+
+    def _ring(self) -> None:
+        """Have somebody look."""
+        if self._rung:
+            return
+        self._rung = True
+        if self._crew and not self._looking:
+            self._spawn(None)
 
     @property
     def poked(self) -> bool:
         """Tell whether the run may have moved since it was last looked at."""
-        return self._poked.rung and not self._broken
+        return self._rung and not self._broken
 
     @property
     def executing(self) -> bool:
@@ -94,77 +121,122 @@ class RunLoop:
 
     async def drive(self) -> None:
         """Advance the run until there is nothing more for this worker to do."""
-        async with asyncio.TaskGroup() as group:
-            while await self._look(group):
-                pass
+        async with asyncio.TaskGroup() as self._group:
+            self._context = contextvars.copy_context()
+            self._timer = self._await_quiet(QUICK_S)
+            await self._work(None)
 
-    async def _look(self, group: asyncio.TaskGroup) -> bool:
+    async def _work(self, work: Work | None) -> None:
+        """Do something and what follows from it, then what else there is to do."""
+        self._crew += 1
         try:
-            return await self._advance(group)
+            while True:
+                while work is not None:
+                    work = await self._guarded(work)
+                    self._moved.ring()
+                work = await self._look()
+                if work is None:
+                    return
+        finally:
+            self._crew -= 1
+            if not self._crew:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Watch no longer."""
+        for one in (self._timer, self._watcher):
+            if one is not None:
+                one.cancel()
+
+    def _spawn(self, work: Work | None) -> None:
+        """Have one more at work."""
+        self._create(self._work(work))
+
+    def _create(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        assert self._group is not None, "it is driven"
+        try:
+            # Whoever pokes has a context of its own, which is none of this run's business.
+            return self._group.create_task(what, context=self._context.copy())
+        except RuntimeError:
+            what.close()  # All of them are being stopped.
+            return None
+
+    async def _look(self) -> Work | None:
+        """Find something to do, and have others do the rest; None if this task is not needed."""
+        self._rung = True
+        if self._looking:
+            return None  # Whoever does looks again.
+        self._looking = True
+        try:
+            while self.poked:
+                self._rung = False
+                if works := await self._find():
+                    for work in works[:-1]:
+                        self._spawn(work)
+                    if self._rung:
+                        self._spawn(None)
+                    return works[-1]
+        finally:
+            self._looking = False
+        return None
+
+    async def _find(self) -> list[Work]:
+        # What this process writes is in memory already; only others have to be looked for.
+        look, self._elsewhere = self._elsewhere, False
+        self._looked_at = asyncio.get_running_loop().time()
+        try:
+            live = await (self._ledger.refresh if look else self._ledger.live)(self.run_id)
         except StoreClosed:
             self._broken = True
-            return False
+            return []
         except NotUnderstood as error:
             self._leave(error)
-            return False  # What is under way is waited for.
+            return []  # What is under way is waited for.
         except StoreError as error:
             # Calls that are under way must not be cut off because a read has failed.
             log.warning("%s: %s", self.run_id, error, extra=self._ids)
             await asyncio.sleep(self._parts.bounds.look_s)
-            self._elsewhere = True
-            return True
-
-    async def _advance(self, group: asyncio.TaskGroup) -> bool:
-        """Do what can be done now, then wait for news. False when this worker is done here."""
-        self._poked.silence()
-        # What this process writes is in memory already; only others have to be looked for.
-        look, self._elsewhere = self._elsewhere, False
-        live = await (self._ledger.refresh if look else self._ledger.live)(self.run_id)
-        if live.owner == self._worker and not self._broken:
-            self._launch(live.run, group)
+            self._elsewhere = self._rung = True
+            return []
         if live.run.ending or live.run.final:
-            for task in self._turns.values():
-                if task is not None:
-                    task.cancel()
-        if not self._tasks:
-            return self._poked.rung
-        await self._news()
-        return True
+            for cut in self._turns.values():
+                if cut is not None:
+                    cut.off()
+        mine = live.owner == self._worker and not self._broken
+        return self._works(live.run) if mine else []
 
-    def _launch(self, run: Run, group: asyncio.TaskGroup) -> None:
+    def _works(self, run: Run) -> list[Work]:
+        """Take on what can be done now and nobody does."""
+        works: list[Work] = []
         for row in run.calls(CallState.STARTED):
             if not self._is_busy(row.ref):
-                self._spawn(group, partial(self._look_after, row, group), (row.ref,))
+                self._busy.add(row.ref)
+                works.append(partial(self._look_after, row))
         for row in run.calls(CallState.ANSWERED):
             if not self._is_busy(row.ref):
-                self._spawn(group, partial(self._continue, row, group), (row.ref,))
+                self._busy.add(row.ref)
+                works.append(partial(self._continue, row))
         ready = [row for row in startable(run) if not self._is_busy(row.ref)]
         if ready:
-            self._spawn(group, partial(self._start, ready, group), [row.ref for row in ready])
-        for strand in run.strands:
-            if strand_due(run, strand) and strand.name not in self._turns:
-                self._turns[strand.name] = None
-                self._spawn(group, partial(self._turn, strand.name, group), ())
+            self._busy.update(row.ref for row in ready)
+            works.append(partial(self._start, ready))
+        return works + self._turns_due(run)
+
+    def _turns_due(self, run: Run) -> list[Work]:
+        due = [
+            strand.name
+            for strand in run.strands
+            if strand.name not in self._turns and strand_due(run, strand)
+        ]
+        self._turns.update(dict.fromkeys(due))
+        return [partial(self._turn, name) for name in due]
 
     def _is_busy(self, ref: str) -> bool:
         return ref in self._busy or any(ref in proposal.args for proposal in self._proposals)
 
-    def _spawn(
-        self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]], refs: Iterable[str]
-    ) -> None:
-        self._busy.update(refs)
-        task = group.create_task(self._guarded(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._over)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._poked.ring()
-        self._moved.ring()
-
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guarded(self, work: Work) -> Work | None:
         try:
-            await work()
+            return await work()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -185,6 +257,7 @@ class RunLoop:
             # An agent's mistake ends its run, not the worker; nor the calls beside it.
             log.exception("%s failed", self.run_id, extra=self._ids)
             await self._fail(describe(error))
+        return None
 
     def _leave(self, error: NotUnderstood) -> None:
         """Do nothing more with a run that this code does not understand: newer code will."""
@@ -210,22 +283,25 @@ class RunLoop:
             else:
                 return
 
-    async def _turn(self, name: str, group: asyncio.TaskGroup) -> None:
-        self._turns[name] = asyncio.current_task()
+    async def _turn(self, name: str) -> Work | None:
+        proposal: Proposal | None = None
+        started: list[e.CallStarted] = []
         try:
-            proposal = await propose_turn(self._parts, self.run_id, name, self._worker)
+            with Cut() as self._turns[name]:
+                proposal = await propose_turn(self._parts, self.run_id, name, self._worker)
             # From here on it must not be cut off, least of all by the end that it brings itself.
             self._turns[name] = None
             if proposal is not None:
-                await self._take(proposal, group)
+                started = await self._take(proposal)
         except ModelFailed as error:
             await self._failed(name, f"the model failed: {error}")
         except CannotGoOn as error:
             await self._fail(str(error))
         finally:
             del self._turns[name]
+        return None if proposal is None else self._begin(started, proposal)
 
-    async def _start(self, rows: Sequence[CallRow], group: asyncio.TaskGroup) -> None:
+    async def _start(self, rows: Sequence[CallRow]) -> Work | None:
         try:
             proposal = await propose_starts(self._parts, self.run_id, rows, self._worker)
         except BaseException:
@@ -234,24 +310,26 @@ class RunLoop:
         try:
             started = await self._commit(proposal)
         except ConditionFailed:
-            return  # Who allowed it may not any more, or not so late: it is checked once more.
-        # The last one needs no task of its own.
-        for event in started[:-1]:
-            self._spawn(group, partial(self._body, event, proposal, group), ())
-        for event in started[-1:]:
-            await self._body(event, proposal, group)
+            return None  # Who allowed it may not any more, or not so late: it is checked once more.
+        return self._begin(started, proposal)
 
-    async def _take(self, proposal: Proposal, group: asyncio.TaskGroup) -> None:
+    def _begin(self, started: Sequence[e.CallStarted], proposal: Proposal) -> Work | None:
+        """Have all bodies but one begun, and give that one."""
+        works = [partial(self._body, event, proposal) for event in started]
+        for work in works[:-1]:
+            self._spawn(work)
+        return works[-1] if works else None
+
+    async def _take(self, proposal: Proposal) -> list[e.CallStarted]:
         """Record a turn, once no command is under way that it would cut off."""
         self._moved.silence()
         started = await self._commit(proposal)
         while proposal.waits and not self._broken:
-            self._poked.ring()  # A command may have been told to come to an end.
+            self._ring()  # A command may have been told to come to an end.
             await self._moved.wait()
             self._moved.silence()
             started = await self._commit(proposal)
-        for event in started:
-            self._spawn(group, partial(self._body, event, proposal, group), ())
+        return started
 
     async def _failed(self, name: str, error: str) -> None:
         """Let the agent go on after a strand could not, or end the run."""
@@ -270,7 +348,7 @@ class RunLoop:
 
         await self._ledger.post(self.run_id, verb, owned_by=self._worker, quiet=True)
 
-    async def _continue(self, row: CallRow, group: asyncio.TaskGroup) -> None:
+    async def _continue(self, row: CallRow) -> Work | None:
         """Let a body go on that has its answers."""
         try:
             proposal = await propose_continue(self._parts, self.run_id, row, self._worker)
@@ -283,10 +361,10 @@ class RunLoop:
         events = [one for one in written.events if isinstance(one, e.CallContinued)]
         if not events:
             self._busy.discard(row.ref)
-            return
+            return None
         event = events[0]
         result = continue_body(self._parts, self.run_id, event, proposal.tick)
-        await self._conclude(row.ref, event.attempt, result, group)
+        return await self._conclude(row.ref, event.attempt, result)
 
     async def _commit(self, proposal: Proposal) -> list[e.CallStarted]:
         """Append what is proposed; give what was started, and let go of what was not."""
@@ -308,69 +386,69 @@ class RunLoop:
             self._busy.update(one.call for one in started)
         return started
 
-    async def _body(
-        self, event: e.CallStarted, proposal: Proposal, group: asyncio.TaskGroup
-    ) -> None:
+    async def _body(self, event: e.CallStarted, proposal: Proposal) -> Work | None:
         args = proposal.args[event.call]
         result = run_body(self._parts, self.run_id, event, args, proposal.tick)
-        await self._conclude(event.call, event.attempt, result, group)
+        return await self._conclude(event.call, event.attempt, result)
 
-    async def _look_after(self, row: CallRow, group: asyncio.TaskGroup) -> None:
+    async def _look_after(self, row: CallRow) -> Work | None:
         # This worker's own attempt may still be under way somewhere: nothing is tried again then.
         own = row.worker == self._worker
         result = look_after(self._parts, self.run_id, row, own=own)
-        await self._conclude(row.ref, row.attempt, result, group)
+        return await self._conclude(row.ref, row.attempt, result)
 
     async def _conclude(
-        self, ref: str, attempt: int, result: Awaitable[Result | None], group: asyncio.TaskGroup
-    ) -> None:
+        self, ref: str, attempt: int, result: Awaitable[Result | None]
+    ) -> Work | None:
         """Record what became of an attempt, and take the next turn while that is committed."""
         try:
             found = await result
             if found is None:
-                return  # Its body waits for an answer; that is recorded.
+                return None  # Its body waits for an answer; that is recorded.
             verb = await propose_record(self._parts, self.run_id, ref, attempt, found)
             # Handed over here, so that the turn builds on it; waited for below.
             first = self._ledger.post(self.run_id, verb, quiet=True)
             recorded = asyncio.ensure_future(insist(self._parts, self.run_id, verb, first))
             try:
-                await self._turn_if_due(group)
+                return await self._turn_if_due()
             finally:
                 await recorded
         finally:
             self._busy.discard(ref)
 
-    async def _turn_if_due(self, group: asyncio.TaskGroup) -> None:
+    async def _turn_if_due(self) -> Work | None:
         live = await self._ledger.live(self.run_id)
         if live.owner != self._worker:
-            return
-        due = [
-            strand.name
-            for strand in live.run.strands
-            if strand_due(live.run, strand) and strand.name not in self._turns
-        ]
-        self._turns.update(dict.fromkeys(due))
+            return None
+        works = self._turns_due(live.run)
         # The last one needs no task of its own; none of them waits for another's model.
-        for name in due[:-1]:
-            self._spawn(group, partial(self._turn, name, group), ())
-        for name in due[-1:]:
-            await self._turn(name, group)
+        for work in works[:-1]:
+            self._spawn(work)
+        return await works[-1]() if works else None
 
-    async def _news(self) -> None:
-        if not await self._poked.wait(QUICK_S):
-            await self._watch()
+    def _await_quiet(self, wait_s: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(wait_s, self._notice_quiet)
+
+    def _notice_quiet(self) -> None:
+        """Watch the store once nothing has been new in this process for a while."""
+        left_s = self._looked_at + QUICK_S - asyncio.get_running_loop().time()
+        if left_s > 0:
+            self._timer = self._await_quiet(left_s)
+        else:
+            self._watcher = self._create(self._watch())
 
     async def _watch(self) -> None:
-        """Wait for this process or another one to move the run."""
-        watch = self._parts.store.watch(self.run_id)
-        poked = asyncio.ensure_future(self._poked.wait())
-        moved = asyncio.ensure_future(watch.wait())
+        """Wait for somebody to move the run, of this process or another one."""
         try:
-            before = (await self._ledger.live(self.run_id)).run.seq
-            if (await self._ledger.refresh(self.run_id)).run.seq == before:
-                await asyncio.wait({poked, moved}, return_when=asyncio.FIRST_COMPLETED)
-                self._elsewhere = moved.done()
-        finally:
-            watch.close()
-            poked.cancel()
-            moved.cancel()
+            watch = self._parts.store.watch(self.run_id)
+        except StoreError:
+            self.poke(elsewhere=True)  # Whoever looks is told why.
+        else:
+            try:
+                # What was written before it was watched has to be looked for.
+                self.poke(elsewhere=True)
+                await watch.wait()
+                self.poke(elsewhere=True)
+            finally:
+                watch.close()
+        self._timer = self._await_quiet(QUICK_S)

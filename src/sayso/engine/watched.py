@@ -29,7 +29,7 @@ from sayso.engine.gauge import Gauges, risk_of
 from sayso.engine.ids import is_run_id
 from sayso.engine.ledger import Ledger
 from sayso.engine.live import Live
-from sayso.engine.loop import RunLoop
+from sayso.engine.loop import RunLoop, Work
 from sayso.engine.parts import Parts
 from sayso.engine.request import Decide
 from sayso.engine.sent import Order, Part, Sent
@@ -113,22 +113,22 @@ class WatchedLoop(RunLoop):
         with self._telemetry.within(seen.trace):
             await super().drive()
 
-    async def _turn(self, name: str, group: asyncio.TaskGroup) -> None:
+    async def _turn(self, name: str) -> Work | None:
         seen = await self._see()
         with self._telemetry.span("sayso.turn", seen.about, parent=seen.trace):
-            await super()._turn(name, group)
+            return await super()._turn(name)
 
-    async def _look_after(self, row: CallRow, group: asyncio.TaskGroup) -> None:
+    async def _look_after(self, row: CallRow) -> Work | None:
         self._lost.add(row.ref)
         try:
-            await super()._look_after(row, group)
+            return await super()._look_after(row)
         finally:
             self._lost.discard(row.ref)
 
     async def _conclude(
-        self, ref: str, attempt: int, result: Awaitable[Result | None], group: asyncio.TaskGroup
-    ) -> None:
-        await super()._conclude(ref, attempt, self._told(ref, attempt, result), group)
+        self, ref: str, attempt: int, result: Awaitable[Result | None]
+    ) -> Work | None:
+        return await super()._conclude(ref, attempt, self._told(ref, attempt, result))
 
     async def _told(
         self, ref: str, attempt: int, result: Awaitable[Result | None]
