@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+_AHEAD = "engine/test_ahead.py::"
+
 MUTANTS = (
     Mutant(
         name="digests are of pretty JSON",
@@ -199,5 +201,41 @@ MUTANTS = (
         old="and bool(self._times) and not asked",
         new="and bool(self._times)",
         test="engine/test_cut.py::test_a_task_that_is_stopped_does_not_go_on",
+    ),
+    Mutant(
+        name="a call starts on a yes that came to nothing",
+        file="engine/calls.py",
+        old="if not live.is_so(seen):",
+        new="if False:",
+        test=_AHEAD + "test_a_start_names_the_yes_that_stands_and_not_one_that_came_to_nothing",
+    ),
+    Mutant(
+        name="what is under way is taken for committed",
+        file="engine/ledger.py",
+        old="            live.add_to(found)\n",
+        new="            live.add_to(found)\n            live.committed = found.seq\n",
+        test=_AHEAD + "test_a_start_names_the_yes_that_stands_and_not_one_that_came_to_nothing",
+    ),
+    Mutant(
+        name="a model is asked because of a no that is not committed",
+        file="engine/worker.py",
+        old="if owner == self.id and run.id not in self._loops and only_starts(run):",
+        new="if owner == self.id and run.id not in self._loops:",
+        test=_AHEAD + "test_nobody_is_asked_what_comes_next_before_the_no_is_committed",
+    ),
+    Mutant(
+        name="what comes to nothing is told on top of what others wrote",
+        file="engine/live.py",
+        old="!= entry.id for entry in journal",
+        new="!= entry.id for entry in ()",
+        test=_AHEAD + "test_what_is_under_way_is_not_told_on_top_of_what_others_wrote_instead",
+    ),
+    Mutant(
+        name="a run that moved while it was worked on is not looked at again",
+        file="engine/worker.py",
+        old="if loop is not None and loop.seen is run:",
+        new="if loop is not None:",
+        test="engine/test_parallel.py::"
+        "test_a_held_call_can_be_decided_while_a_sibling_runs_and_starts_at_once",
     ),
 )

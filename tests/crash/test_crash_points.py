@@ -55,9 +55,15 @@ def phases(points: list[str], store: str = "sqlite") -> tuple[str, ...]:
     # A store in memory outlives its user, so that there the result is as good as committed; in a
     # database it is if it has left the process by then.
     unsaid = "before call.finished" in points and "after call.finished" not in points
-    same_breath = unsaid and last == "before turn.taken + run.completed"
-    where = {"memory": ("quiet",), "sqlite": ("paid",), "postgres": ("quiet", "paid")}
-    return where[store] if same_breath else ("quiet",)
+    if unsaid and last == "before turn.taken + run.completed":
+        where = {"memory": ("quiet",), "sqlite": ("paid",), "postgres": ("quiet", "paid")}
+        return where[store]
+    # So is the start of what may start, behind the decision that allows it, or behind the take-over
+    # of its run: in the same commit or in the next. In memory both are as good as committed.
+    unsaid = points.count("before call.started") > points.count("after call.started")
+    if unsaid and last.startswith(("after hold.settled", "after run.taken_over")):
+        return ("started",) if store == "memory" else ("quiet", "started")
+    return ("quiet",)
 
 
 def judge(kind: Kind, found: dict[str, Any], store: str = "sqlite") -> None:

@@ -7,7 +7,7 @@ from sayso.domain import events as e
 from sayso.domain import verbs
 from sayso.domain.lifecycle import apply, apply_all, epilogue
 from sayso.domain.run import Run, Status
-from sayso.domain.standing import startable, status_of, strand_due
+from sayso.domain.standing import only_starts, startable, status_of, strand_due
 from sayso.errors import IllegalEvent
 
 from .build import (
@@ -86,6 +86,15 @@ def test_strands_take_turns_of_their_own():
     assert due(run) == ["item.2"]
     assert verbs.take_turn(run, turn_of(run, "g")) == []
     assert len(verbs.take_turn(run, turn_of(run, "g", strand="item.2"))) == 1
+
+
+def test_calls_can_be_all_there_is_to_do_until_one_has_started_or_a_strand_is_due():
+    run = asked("d", "e")
+
+    assert only_starts(run)
+    assert not only_starts(held("d"))
+    assert not only_starts(opened_strand(run))
+    assert not only_starts(commit(run, attempt(run.strands[0].calls[0])))
 
 
 def test_each_strand_decides_its_turn_in_its_own_way():

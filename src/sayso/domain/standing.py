@@ -64,6 +64,12 @@ def startable(run: Run) -> list[CallRow]:
     return found + [call for call in run.commands if call.state in MAY_START]
 
 
+def only_starts(run: Run) -> bool:
+    """Tell whether calls could start now, and nothing else is to be done."""
+    due = [strand for strand in run.strands if strand_due(run, strand)]
+    return bool(startable(run)) and not due and not run.calls(*_GOING)
+
+
 def _startable(strand: Strand) -> list[CallRow]:
     ready = [call for call in strand.calls if call.state in MAY_START]
     if not ready:

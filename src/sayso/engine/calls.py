@@ -50,7 +50,7 @@ async def propose_starts(
 ) -> Proposal:
     """Check calls that may start once more, and propose to start those that still may."""
     live, transcript = await parts.ledger.both(run_id)
-    run = live.run
+    run, seen = live.run, live.run.seq
     # What was there when they were found may have come to nothing, or to other numbers.
     there = [row for row in rows if run.call(row.ref) == row]
     # Left to a worker that can read what their bodies were answered, and trusts it.
@@ -85,6 +85,8 @@ async def propose_starts(
         draft = Draft(run)
         requests: list[verbs.HoldRequest] = []
         uses.clear()
+        if not live.is_so(seen):
+            return []  # What was looked at has come to nothing: they are checked once more.
         for row, check in checked:
             if run.call(row.ref) != row or run.ending:
                 continue  # It has moved on since it was checked.

@@ -16,13 +16,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import cast
 
 import msgspec
 
-from sayso.domain import codec, settling
+from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.lifecycle import epilogue
 from sayso.domain.run import FOLD, Run, Status
 from sayso.domain.standing import status_of
 from sayso.domain.transcript import Transcript
@@ -32,6 +30,7 @@ from sayso.engine.history import History
 from sayso.engine.ids import look_up
 from sayso.engine.live import Live
 from sayso.engine.parcel import Kind
+from sayso.engine.part import first_part, news_of, next_part
 from sayso.engine.sent import Begins, Items, Order, Part, Posted, Sent, Takes, Verb, Written
 from sayso.engine.write import make_write
 from sayso.errors import (
@@ -72,6 +71,11 @@ class Ledger:
         self.dispatch = dispatch
         self.listeners: list[Callable[[Run, str], None]] = []
         """Called with the run and its owner after every committed write of this process."""
+        self.expectant: list[Callable[[Run, str], None]] = []
+        """Called in the same way before a write is handed over, for whoever prepares what follows
+        from it. It may come to nothing: nothing is done, and nobody is told, before it is
+        committed.
+        """
         self.notices: frozenset[Kind] = frozenset()
         """What somebody is to be told of what runs ask."""
         self._history = History(store, self.read)
@@ -260,8 +264,7 @@ class Ledger:
                 found = await self._history.begin(live.run)
             journal, live.unread = live.unread, ()
             journal = journal or await read_journal(self.store, run_id, after=found.seq)
-            end = [entry.id for entry in journal if entry.seq >= live.run.seq]
-            if end not in ([], [live.last]):
+            if live.contradicts(journal):
                 # Somebody else has written, and what is under way comes to nothing.
                 await live.idle()
                 self._spoil(live)
@@ -271,8 +274,9 @@ class Ledger:
                     found.add(entry.seq, decode(entry))
             if live.stale:
                 continue
+            live.committed = max(live.committed, *[entry.seq for entry in journal[-1:]])
+            live.add_to(found)
             live.transcript = found
-            live.committed = max(live.committed, found.seq)
             if found.seq >= live.run.seq:
                 return live, found
             # What is missing is on its way to the store.
@@ -365,7 +369,7 @@ class Ledger:
             one = above.get(run.parent)
             if one is None or one.stale:
                 raise _AboveNeeded(run.parent)
-            news = self._news(parts[-1], one.run)
+            news = news_of(parts[-1], one.run, self.store.now())
             if not news and one.pending:
                 # What is under way may fail: only a committed run waits for nobody.
                 raise _AboveNeeded(run.parent)
@@ -376,80 +380,36 @@ class Ledger:
         parts += [self._first_part(child) for child in children]
         return self._hand_over(*parts)
 
-    def _news(self, part: Part, above: Run) -> Sequence[e.Event]:
-        """Say what the end of a run does to the one that waits for it."""
-        run = part.run
-        return settling.settle_child(
-            above,
-            run.parent_hold,
-            settling.verdict_of(run, part.events),
-            child=run.id,
-            now=self.store.now(),
-            turns=run.turns + run.spent,
-        )
-
     def _first_part(self, event: e.RunStarted, worker: str = "", key: Key | None = None) -> Part:
-        """Make the first entry of a run."""
-        steps = take_steps(None, (event,))
-        live = Live(steps[0].after, owner=worker, last=b"")
-        write = make_write(b"", steps, owner=worker, key=key)
-        return Part(live=live, run=live.run, events=(event,), owner=worker, write=write)
+        return first_part(event, worker, key)
 
     def _part(self, live: Live, events: Sequence[e.Event], order: Order) -> Part:
-        """Say what events do to a run: the end or the change of status that they bring included."""
-        before = live.run
-        steps = take_steps(before, events)
-        if follows := epilogue(steps[-1].after):
-            steps += take_steps(steps[-1].after, follows)
-        after = steps[-1].after
-        owner = self._owner_after(live.owner, after, order.takes)
-        owner_was = "" if owner else order.owned_by
-        items = () if order.items is None else order.items()
-        write = make_write(
-            live.last,
-            steps,
-            owner=owner,
-            owner_was=owner_was,
-            key=order.key,
-            items=items,
-            notices=self.notices,
-        )
-        owner = live.owner if owner is None else owner
-        return Part(
-            live=live,
-            run=after,
-            events=tuple([step.event for step in steps]),
-            owner=owner,
-            write=write,
-            quiet=order.quiet,
-        )
+        return next_part(live, events, order, self.notices)
 
     def _hand_over(self, *parts: Part) -> Sent:
         """Give an append to the store; its runs in memory are from now on what they will be."""
+        # First, so that what is prepared in the same breath is handed over together with this.
+        for part in parts:
+            for expect in () if part.quiet else self.expectant:
+                expect(part.run, part.owner)
         sent = Sent(
             parts=parts,
             answer=asyncio.ensure_future(self.store.append(*[part.write for part in parts])),
             landed=asyncio.get_running_loop().create_future(),
         )
         for part in parts:
-            live, before = part.live, part.write.after
-            if live.transcript is not None and live.transcript.seq == before:
-                events = cast("tuple[e.AnyEvent, ...]", part.events)
-                for seq, event in enumerate(events, start=before + 1):
-                    live.transcript.add(seq, event)
-            live.run, live.owner, live.last = part.run, part.owner, part.write.entries[-1].id
-            live.pending += 1
-            if before:
+            live, after, entries = part.live, part.write.after, part.write.entries
+            said = [
+                (seq, entry.id, event)
+                for seq, (entry, event) in enumerate(
+                    zip(entries, part.events, strict=False), start=after + 1
+                )
+            ]
+            live.go_on(part.run, owner=part.owner, last=entries[-1].id, said=said)
+            if after:
                 self._lives.setdefault(part.run.id, live)
         sent.answer.add_done_callback(partial(self._answered, sent))
         return sent
-
-    def _owner_after(self, owner: str, run: Run, takes: Takes | None) -> str | None:
-        """Say who owns a run that was left like this; None: whoever did before."""
-        if status_of(run) is not Status.RUNNING:
-            return ""
-        worker = "" if owner or takes is None else takes(run.agent)
-        return worker or None
 
     async def _look_for(self, write: Write, unknown: CommitUnknown) -> Appended | None:
         """Find out whether an append whose answer was lost is there."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Self, cast
 
+from sayso.domain import events as e
 from sayso.domain.run import Run
 from sayso.domain.transcript import Transcript
 from sayso.engine.beside import Beside
@@ -40,6 +41,8 @@ class Live:
         """Up to which entry what is known here is known to be in the journal."""
         self.pending = 0
         """How many appends are under way."""
+        self._under_way: dict[int, tuple[bytes, e.Event]] = {}
+        """Their entries, by number, as far as they are not in the transcript already."""
         self._waiters: list[asyncio.Future[None]] = []
         self.stale = False
         """Somebody else has written: whoever holds this must open the run anew."""
@@ -65,6 +68,33 @@ class Live:
             self.transcript = transcript
         return journal
 
+    def go_on(
+        self, run: Run, *, owner: str, last: bytes, said: Iterable[tuple[int, bytes, e.Event]]
+    ) -> None:
+        """Become what an append makes of it that is under way from now on. It has `said` this: the
+        number, the id and the event of each entry.
+        """
+        for seq, entry, event in said:
+            if self.transcript is not None and self.transcript.seq == seq - 1:
+                self.transcript.add(seq, cast("e.AnyEvent", event))
+            else:
+                self._under_way[seq] = (entry, event)
+        self.run, self.owner, self.last = run, owner, last
+        self.pending += 1
+
+    def contradicts(self, journal: Sequence[Entry]) -> bool:
+        """Tell whether others have written where something is under way, which comes to nothing."""
+        end = [entry.id for entry in journal if entry.seq >= self.run.seq]
+        return end not in ([], [self.last]) or any(
+            self._under_way.get(entry.seq, (entry.id,))[0] != entry.id for entry in journal
+        )
+
+    def add_to(self, transcript: Transcript) -> None:
+        """Add what is under way to the transcript of what is in the journal."""
+        for seq, (_, event) in self._under_way.items():
+            if seq == transcript.seq + 1:
+                transcript.add(seq, cast("e.AnyEvent", event))
+
     async def idle(self) -> None:
         """Wait until no append is under way."""
         if self.pending:
@@ -75,6 +105,8 @@ class Live:
     def landed(self) -> None:
         """Take note that an append is no longer under way."""
         self.pending -= 1
+        if not self.pending:
+            self._under_way.clear()
         if self._waiters and not self.pending:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:

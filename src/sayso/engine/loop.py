@@ -2,8 +2,8 @@
 
 Rule 1: it does what the run says is possible, and looks again whenever the run has moved: an
 approved call starts while a slow sibling still runs.
-Rule 2: a start is committed before the tool runs; a result is handed over before the model is
-asked, but not waited for.
+Rule 2: a start is committed before the tool runs, and may be handed over behind the decision that
+allows it; a result is handed over before the model is asked, but not waited for.
 Rule 3: it never raises for what an agent, a model or a tool does: that becomes part of the run.
 """
 
@@ -87,6 +87,8 @@ class RunLoop:
         """Whether the run may have moved since somebody looked. While there is a crew, one of them
         looks then, or is about to.
         """
+        self.seen: Run | None = None
+        """The run as it was last looked at, whatever of it was committed by then."""
         self._looked_at = 0.0
         self._moved = Bell()
         """For whoever waits inside a turn for the run to move."""
@@ -198,6 +200,7 @@ class RunLoop:
             await asyncio.sleep(self._parts.bounds.look_s)
             self._elsewhere = self._rung = True
             return []
+        self.seen = live.run
         if live.run.ending or live.run.final:
             for cut in self._turns.values():
                 if cut is not None:

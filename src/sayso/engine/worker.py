@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from sayso.domain import events as e
 from sayso.domain.run import Run, Status
-from sayso.domain.standing import status_of
+from sayso.domain.standing import only_starts, status_of
 from sayso.engine.dispatch import Dispatch
 from sayso.engine.ids import new_id
 from sayso.engine.loop import RunLoop
@@ -58,6 +58,7 @@ class Worker:
         """Make the worker known, and begin to look for work."""
         await self._parts.store.beat(self.id)
         self._parts.ledger.listeners.append(self.notice)
+        self._parts.ledger.expectant.append(self.expect)
         self._services = [
             asyncio.create_task(self._serve(self._claim), name="sayso-claim"),
             asyncio.create_task(self._serve(self._beat), name="sayso-beat"),
@@ -89,7 +90,18 @@ class Worker:
         """Hear of a committed write to a run."""
         if run.ending or run.final:
             self._parts.hot.forget(run.id)
-        if run.id in self._loops or (owner == self.id and status_of(run) is Status.RUNNING):
+        loop = self._loops.get(run.id)
+        if loop is not None and loop.seen is run:
+            return  # It has been looked at since it was handed over.
+        if loop is not None or (owner == self.id and status_of(run) is Status.RUNNING):
+            self._adopt(run.id)
+
+    def expect(self, run: Run, owner: str) -> None:
+        """Hear of a write that is about to be handed over: while it is being committed, the start
+        of what it allows is prepared, and handed over behind it. Nothing else: no model is asked,
+        and no body goes on, because of what may come to nothing.
+        """
+        if owner == self.id and run.id not in self._loops and only_starts(run):
             self._adopt(run.id)
 
     async def take_over(self, run_id: str, agent: str, before: str, proof: str) -> bool:
@@ -125,6 +137,7 @@ class Worker:
         await asyncio.gather(*self._services, *self._tasks, return_exceptions=True)
         if self.notice in self._parts.ledger.listeners:
             self._parts.ledger.listeners.remove(self.notice)
+            self._parts.ledger.expectant.remove(self.expect)
         # Its lock is the only proof of when a function ends that nobody waits for any more.
         clean = clean and not self._parts.going.doubted
         if clean and self._services:
