@@ -186,14 +186,14 @@ MUTANTS = (
         file="engine/handle.py",
         old="        if own and (views is None or _names(views) != own):\n",
         new="        if own and views is None:\n",
-        test=_READS + "test_holds_that_were_opened_one_after_another_are_all_shown[memory]",
+        test=_READS + "test_holds_that_were_opened_before_the_last_write_are_shown[memory-False]",
     ),
     Mutant(
         name="nobody is shown to work on a run that somebody works on",
         file="engine/handle.py",
         old="            seen = seen if seen.owned else await self._see()\n",
         new="",
-        test=_READS + "test_holds_that_were_opened_one_after_another_are_all_shown[memory]",
+        test=_READS + "test_holds_that_were_opened_before_the_last_write_are_shown[memory-False]",
     ),
     Mutant(
         name="what was read with a run long ago is what there is now",
