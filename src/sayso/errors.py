@@ -448,8 +448,8 @@ class contained:  # noqa: N801 - it is used like a function.
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            raise RuntimeError(f"{self._what} raised {describe(error)}") from error  # noqa: TRY004
+        if error is not None and isinstance(error, SystemExit | KeyboardInterrupt):
+            raise RuntimeError(f"{self._what} raised {describe(error)}") from error
 
 
 def describe(error: BaseException) -> str:

@@ -124,8 +124,9 @@ def _apply(run: Run | None, event: e.Event) -> Run:
     if run is None:
         raise IllegalEvent(f"{type(event).__name__} cannot be the first entry of a run")
     kind = type(event)
-    status = status_of(run)
-    if status not in LEGAL[kind]:
+    legal = LEGAL[kind]
+    # Whether an open run is suspended is not free to say, and most events may be in both.
+    if (run.final or legal is not OPEN) and (status := status_of(run)) not in legal:
         raise IllegalEvent(f"{kind.__name__} is not legal while {status}")
     return _APPLY[kind](replace(run, seq=run.seq + 1), event)
 

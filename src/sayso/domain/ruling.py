@@ -322,6 +322,8 @@ def _named(approvers: Iterable[str] | None) -> tuple[str, ...]:
 
 def at_risk(ruling: Require, risk: str) -> Require:
     """Raise a ruling to the risk of its tool; silence never approves what is of high risk."""
+    if ruling.risk == risk and ruling.on_silence != "approve":
+        return ruling
     highest = max((ruling.risk, risk), key=lambda one: _RISK_ORDER.get(one, len(RISKS)))
     silence = ruling.on_silence
     if highest not in ("low", "medium") and silence == "approve":
@@ -339,6 +341,8 @@ def strictest(*rulings: Ruling) -> Ruling:
 
 def _within_reach(ruling: Require) -> Ruling:
     """Forbid what would wait for persons who do not exist."""
+    if ruling.quorum == ruling.reject_quorum == 1 and not ruling.not_requester:
+        return ruling  # There is always one.
     most = _at_most(ruling.approvers, ruling.escalations, not_requester=ruling.not_requester)
     if most is not None and most < ruling.quorum:
         return Forbid(why=f"nobody can allow it: {ruling.rule!r} asks more persons than may say so")

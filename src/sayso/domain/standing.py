@@ -10,6 +10,7 @@ from sayso.domain.hold import Approved, Expired, Verdict
 from sayso.domain.run import CallRow, Refusal, Run, Status, Strand
 
 _S = CallState
+_NAMED = {status.value: status for status in Status}
 MAY_START = (_S.READY, _S.APPROVED)
 """The states of a call that has not started and may."""
 _GOING = (_S.STARTED, _S.ANSWERED)
@@ -22,7 +23,7 @@ _RESTS = (*ASKS, *MAY_START, _S.ANSWERED)
 def status_of(run: Run) -> Status:
     """Compute what the run is doing."""
     if run.final:
-        return Status(run.final)
+        return _NAMED[run.final]
     if run.holds and not has_work(run):
         return Status.SUSPENDED
     return Status.RUNNING
@@ -38,11 +39,13 @@ def has_work(run: Run) -> bool:
 
 def going_on(run: Run, strand: Strand) -> bool:
     """Tell whether something of a strand is executing, could start or go on, or is due a turn."""
-    if strand_due(run, strand):
-        return True
+    over = True
     for call in strand.calls:
         if call.state in _GOING:
             return True
+        over = over and call.state is _S.DONE
+    if over:
+        return strand_due(run, strand)
     return not run.ending and bool(_startable(strand))
 
 
