@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         name="an edited call runs as it was",
         file="domain/transcript.py",
-        old="                self.args[opened.call] = bytes(event.args)\n",
+        old="        self.args[opened.call] = bytes(event.args)\n",
         new="",
         test="engine/test_cycle.py::test_an_edited_call_runs_as_edited_and_the_model_sees_both",
     ),

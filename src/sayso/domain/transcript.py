@@ -5,7 +5,8 @@ What a model is shown, and what a tool is called with, comes from here and nowhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -22,20 +23,6 @@ from sayso.errors import NotUnderstood
 
 ERASED = "[erased]"
 """What stands for a message whose entry was redacted."""
-
-_SILENT = frozenset(
-    {
-        e.AttemptVoided,
-        e.CallDoubted,
-        e.CancelRequested,
-        e.DecisionEffective,
-        e.GrantGiven,
-        e.RunResumed,
-        e.RunSuspended,
-        e.RunTakenOver,
-    }
-)
-"""What a conversation has nothing of. A long one has many of them, so they are not matched."""
 
 
 class Place:
@@ -127,48 +114,9 @@ class Transcript:
         if seq != self.seq + 1:
             raise NotUnderstood(f"entry {self.seq + 1} of {self.run_id!r} is missing")
         self.seq = seq
-        if type(event) in _SILENT:
-            return
-        match event:
-            case e.CallFinished():
-                self.outcomes[event.call] = event.outcome
-            case e.CallStarted(call=ref):
-                data = self._log(self._strands_of.get(ref, e.MAIN)).data
-                if data is not None:
-                    self.began.setdefault(ref, data)
-            case e.RunStarted():
-                self.trace = event.trace
-                self._before = (*self._before, *event.history)
-                self._say(e.MAIN, seq, UserMessage(text=event.input, by=str(event.by)))
-            case e.MessageReceived():
-                self._say(event.strand, seq, UserMessage(text=event.text, by=str(event.by)))
-            case e.TurnTaken():
-                self._log(event.strand).turns.append(event)
-                for call in event.calls:
-                    self._ask_for(call, event.strand)
-            case e.CommandReceived():
-                self.commands[event.call.ref] = (event.by, event.strand)
-                self._ask_for(event.call, event.strand)
-            case e.StrandOpened() | e.StrandChanged() | e.StrandClosed():
-                self._strand(seq, event)
-            case e.StepStarted() | e.StepFinished() | e.StepVoided():
-                self._step(event)
-            case e.HoldOpened() | e.HoldRevised() | e.HoldSettled() | e.DecisionUndone():
-                self._hold(event)
-            case e.VoteCast() | e.VoteUndone() | e.HoldEscalated() | e.HoldReassigned():
-                self._vote(event)
-            case e.LateResult():
-                self.late.append(event)
-            case e.RunCompleted():
-                self.output = bytes(event.output)
-            case e.RunFailed():
-                self.error = event.error
-            case e.RunErased():
-                self.erased = True
-            case None if seq == 1:
-                self._say(e.MAIN, seq, UserMessage(text=ERASED))
-            case _:
-                pass
+        fold = self._FOLDS.get(type(event))
+        if fold is not None:
+            fold(self, event)
 
     def messages(self, strand: str = e.MAIN) -> tuple[Message, ...]:
         """List the conversation as a model must see it: each turn, then its outcomes."""
@@ -222,8 +170,51 @@ class Transcript:
         kind = type(decision.verdict)
         return [one for one in self._votes.get(hold, ()) if isinstance(one.verdict, kind)]
 
-    def _say(self, strand: str, seq: int, message: UserMessage) -> None:
-        self._log(strand).said.append((seq, message))
+    def _started(self, event: e.RunStarted) -> None:
+        self.trace = event.trace
+        self._before = (*self._before, *event.history)
+        self._say(e.MAIN, UserMessage(text=event.input, by=str(event.by)))
+
+    def _message(self, event: e.MessageReceived) -> None:
+        self._say(event.strand, UserMessage(text=event.text, by=str(event.by)))
+
+    def _redacted(self, event: None) -> None:
+        del event
+        if self.seq == 1:
+            self._say(e.MAIN, UserMessage(text=ERASED))
+
+    def _say(self, strand: str, message: UserMessage) -> None:
+        self._log(strand).said.append((self.seq, message))
+
+    def _turn(self, event: e.TurnTaken) -> None:
+        self._log(event.strand).turns.append(event)
+        for call in event.calls:
+            self._ask_for(call, event.strand)
+
+    def _command(self, event: e.CommandReceived) -> None:
+        self.commands[event.call.ref] = (event.by, event.strand)
+        self._ask_for(event.call, event.strand)
+
+    def _call_started(self, event: e.CallStarted) -> None:
+        data = self._log(self._strands_of.get(event.call, e.MAIN)).data
+        if data is not None:
+            self.began.setdefault(event.call, data)
+
+    def _call_finished(self, event: e.CallFinished) -> None:
+        self.outcomes[event.call] = event.outcome
+
+    def _late_result(self, event: e.LateResult) -> None:
+        self.late.append(event)
+
+    def _completed(self, event: e.RunCompleted) -> None:
+        self.output = bytes(event.output)
+
+    def _failed(self, event: e.RunFailed) -> None:
+        self.error = event.error
+
+    def _all_erased(self, event: e.RunErased) -> None:
+        del event
+        self.erased = True
 
     def _ask_for(self, call: Call, strand: str) -> None:
         self._strands_of[call.ref] = strand
@@ -233,92 +224,100 @@ class Transcript:
         if call.operands:
             self.operands[call.ref] = call.operands
 
-    def _strand(self, seq: int, event: e.StrandOpened | e.StrandChanged | e.StrandClosed) -> None:
-        match event:
-            case e.StrandOpened(data=data):
-                log = StrandLog(event.parent, None if data is None else bytes(data))
-                self.strands[event.strand] = log
-                if event.text:
-                    self._say(event.strand, seq, UserMessage(text=event.text))
-            case e.StrandChanged():
-                self._log(event.strand).data = bytes(event.data)
-            case _:
-                log = self._log(event.strand)
-                log.closed, log.error = True, event.error
-                log.result = None if event.result is None else bytes(event.result)
+    def _strand_opened(self, event: e.StrandOpened) -> None:
+        data = None if event.data is None else bytes(event.data)
+        self.strands[event.strand] = StrandLog(event.parent, data)
+        if event.text:
+            self._say(event.strand, UserMessage(text=event.text))
 
-    def _step(self, event: e.StepStarted | e.StepFinished | e.StepVoided) -> None:
+    def _strand_changed(self, event: e.StrandChanged) -> None:
+        self._log(event.strand).data = bytes(event.data)
+
+    def _strand_closed(self, event: e.StrandClosed) -> None:
+        log = self._log(event.strand)
+        log.closed, log.error = True, event.error
+        log.result = None if event.result is None else bytes(event.result)
+
+    def _step_started(self, event: e.StepStarted) -> None:
         place = self._place(event.call, event.step)
-        match event:
-            case e.StepStarted():
-                place.name, place.digest, place.effect = event.name, event.digest, event.effect
-            case e.StepFinished():
-                place.outcome = event.outcome
-            case _:
-                self.places[event.call].pop()
+        place.name, place.digest, place.effect = event.name, event.digest, event.effect
 
-    def _hold(self, event: e.HoldOpened | e.HoldRevised | e.HoldSettled | e.DecisionUndone) -> None:
-        if isinstance(event, e.HoldOpened):
-            self._holds[event.hold] = event
-            if event.tool_version:
-                self.tool_versions[event.call] = event.tool_version
-                self.operands[event.call] = event.operands
-            if _is_gate(event):
-                self._gated.add(event.call)
-            # What its body asks does not change whom the call itself asked.
-            if _lets_start(event.ask) and (_is_gate(event) or event.call not in self._gated):
-                self.approvers[event.call] = event.approvers
-            if event.then == "continue":
-                self._place(event.call, event.step).asks[event.hold] = event.ask
-            return
-        if isinstance(event, e.HoldSettled):
-            self.trace = event.trace
+    def _step_finished(self, event: e.StepFinished) -> None:
+        self._place(event.call, event.step).outcome = event.outcome
+
+    def _step_voided(self, event: e.StepVoided) -> None:
+        self._place(event.call, event.step)
+        self.places[event.call].pop()
+
+    def _hold_opened(self, event: e.HoldOpened) -> None:
+        self._holds[event.hold] = event
+        if event.tool_version:
+            self.tool_versions[event.call] = event.tool_version
+            self.operands[event.call] = event.operands
+        gate = _is_gate(event)
+        if gate:
+            self._gated.add(event.call)
+        # What its body asks does not change whom the call itself asked.
+        if gate or (_lets_start(event.ask) and event.call not in self._gated):
+            self.approvers[event.call] = event.approvers
+        if event.then == "continue":
+            self._place(event.call, event.step).asks[event.hold] = event.ask
+
+    def _hold_revised(self, event: e.HoldRevised) -> None:
         opened = self._holds.get(event.hold)
         if opened is None:
             return  # The entry that opened it was redacted.
-        match event:
-            case e.HoldRevised():
-                self.args[opened.call] = bytes(event.args)
-                self.operands[opened.call] = event.operands
-                self.approvers[opened.call] = event.approvers
-                self._votes.pop(event.hold, None)
-            case e.HoldSettled() if opened.then == "continue":
-                place = self._place(opened.call, opened.step)
-                place.decisions[event.hold] = event.decision
-            case e.DecisionUndone() if opened.then == "continue":
-                self._place(opened.call, opened.step).decisions.pop(event.hold, None)
-            case e.HoldSettled() if _lets_start(opened.ask):
-                self.decisions[opened.call] = event.decision
-                votes = [one for one in self._votes.get(event.hold, ()) if says_yes(one.verdict)]
-                self.approvals[opened.call] = [*votes, event.decision]
-                self.settled[opened.call] = event
-            case e.DecisionUndone() if _lets_start(opened.ask):
-                self.decisions.pop(opened.call, None)
-                self.approvals.pop(opened.call, None)
-                self.settled.pop(opened.call, None)
-            case e.HoldSettled() if isinstance(opened.ask, InDoubt):
-                self.looked_into.setdefault(opened.call, {})[event.hold] = event
-            case e.DecisionUndone() if isinstance(opened.ask, InDoubt):
-                self.looked_into.get(opened.call, {}).pop(event.hold, None)
-            case _:
-                pass
+        self.args[opened.call] = bytes(event.args)
+        self.operands[opened.call] = event.operands
+        self.approvers[opened.call] = event.approvers
+        self._votes.pop(event.hold, None)
 
-    def _vote(self, event: e.VoteCast | e.VoteUndone | e.HoldEscalated | e.HoldReassigned) -> None:
+    def _hold_settled(self, event: e.HoldSettled) -> None:
+        self.trace = event.trace
         opened = self._holds.get(event.hold)
-        votes = self._votes.setdefault(event.hold, [])
-        match event:
-            case e.VoteCast(decision=decision):
-                votes.append(decision)
-            case e.VoteUndone(person=person):
-                self._votes[event.hold] = [one for one in votes if one.by.id != person]
-            case e.HoldEscalated(to=to) if opened is not None and _is_gate(opened):
-                asked = (*self.approvers[opened.call], *to)
-                self.approvers[opened.call] = tuple(dict.fromkeys(asked))
-            case e.HoldReassigned() if opened is not None:
-                handed = self.handed.setdefault(opened.call, {})
-                handed[event.to] = handed.get(event.instead_of, event.instead_of)
-            case _:
-                pass
+        if opened is None:
+            return
+        if opened.then == "continue":
+            self._place(opened.call, opened.step).decisions[event.hold] = event.decision
+        elif _lets_start(opened.ask):
+            self.decisions[opened.call] = event.decision
+            votes = [one for one in self._votes.get(event.hold, ()) if says_yes(one.verdict)]
+            self.approvals[opened.call] = [*votes, event.decision]
+            self.settled[opened.call] = event
+        elif isinstance(opened.ask, InDoubt):
+            self.looked_into.setdefault(opened.call, {})[event.hold] = event
+
+    def _decision_undone(self, event: e.DecisionUndone) -> None:
+        opened = self._holds.get(event.hold)
+        if opened is None:
+            return
+        if opened.then == "continue":
+            self._place(opened.call, opened.step).decisions.pop(event.hold, None)
+        elif _lets_start(opened.ask):
+            self.decisions.pop(opened.call, None)
+            self.approvals.pop(opened.call, None)
+            self.settled.pop(opened.call, None)
+        elif isinstance(opened.ask, InDoubt):
+            self.looked_into.get(opened.call, {}).pop(event.hold, None)
+
+    def _vote_cast(self, event: e.VoteCast) -> None:
+        self._votes.setdefault(event.hold, []).append(event.decision)
+
+    def _vote_undone(self, event: e.VoteUndone) -> None:
+        votes = self._votes.get(event.hold, ())
+        self._votes[event.hold] = [one for one in votes if one.by.id != event.person]
+
+    def _hold_escalated(self, event: e.HoldEscalated) -> None:
+        opened = self._holds.get(event.hold)
+        if opened is not None and _is_gate(opened):
+            asked = (*self.approvers[opened.call], *event.to)
+            self.approvers[opened.call] = tuple(dict.fromkeys(asked))
+
+    def _hold_reassigned(self, event: e.HoldReassigned) -> None:
+        opened = self._holds.get(event.hold)
+        if opened is not None:
+            handed = self.handed.setdefault(opened.call, {})
+            handed[event.to] = handed.get(event.instead_of, event.instead_of)
 
     def _place(self, ref: str, step: int) -> Place:
         # By its number: an entry that told of an earlier one may be redacted.
@@ -343,6 +342,35 @@ class Transcript:
             given=call.given,
             note=f"A person edited the arguments to {mask_args(args).decode()}" if edited else "",
         )
+
+    _FOLDS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        e.RunStarted: _started,
+        e.MessageReceived: _message,
+        e.TurnTaken: _turn,
+        e.CommandReceived: _command,
+        e.StrandOpened: _strand_opened,
+        e.StrandChanged: _strand_changed,
+        e.StrandClosed: _strand_closed,
+        e.HoldOpened: _hold_opened,
+        e.HoldRevised: _hold_revised,
+        e.VoteCast: _vote_cast,
+        e.VoteUndone: _vote_undone,
+        e.HoldEscalated: _hold_escalated,
+        e.HoldReassigned: _hold_reassigned,
+        e.HoldSettled: _hold_settled,
+        e.DecisionUndone: _decision_undone,
+        e.CallStarted: _call_started,
+        e.CallFinished: _call_finished,
+        e.StepStarted: _step_started,
+        e.StepFinished: _step_finished,
+        e.StepVoided: _step_voided,
+        e.LateResult: _late_result,
+        e.RunCompleted: _completed,
+        e.RunFailed: _failed,
+        e.RunErased: _all_erased,
+        type(None): _redacted,
+    }
+    """What each event says of a conversation. Those that are not here say nothing of it."""
 
 
 def _masked(call: Call) -> Call:
