@@ -15,6 +15,21 @@ MUTANTS = (
         test="domain/test_digest.py::test_the_bytes_are_what_we_say_they_are",
     ),
     Mutant(
+        name="digests are of keys in any order",
+        file="domain/digest.py",
+        old='_OWN_ENCODER = msgspec.json.Encoder(order="sorted")',
+        new="_OWN_ENCODER = msgspec.json.Encoder()",
+        test="domain/test_digest.py::test_what_has_no_float_in_it_is_written_as_the_rest_is",
+    ),
+    Mutant(
+        name="digests are of floats as others write them",
+        file="domain/digest.py",
+        old="floats = floats or kind is float",
+        new="floats = False",
+        test="domain/test_digest.py::"
+        "test_an_integer_and_a_float_of_the_same_size_are_different_bytes",
+    ),
+    Mutant(
         name="digests do not cover the version",
         file="domain/digest.py",
         old="parts = (project, run, str(version), tool, tool_version, args)",

@@ -1,5 +1,6 @@
 import enum
 import math
+import sys
 from collections import OrderedDict, namedtuple
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -99,6 +100,16 @@ def test_an_integer_and_a_float_of_the_same_size_are_different_bytes():
     assert encode_value(12400) == b"12400"
     assert encode_value(12400.0) == b"12400.0"
     assert encode_value(1e16) == b"1e+16"
+
+
+def test_what_has_no_float_in_it_is_written_as_the_rest_is():
+    text = "".join(map(chr, [*range(0xD800), *range(0xE000, sys.maxunicode + 1)]))
+    parts = [text[at : at + 10_000] for at in range(0, len(text), 10_000)]
+    names = [*text[::97], "", "ab", "a", "b\uffff", "b\U00010000"]
+    for value in (*parts, dict.fromkeys(names, True), [10**99, -(10**99), 2**64, -1, (), {}]):
+        whole, end = encode_value([value, 0.5]), b",0.5]"
+
+        assert b"[" + encode_value(value) + end == whole
 
 
 def test_a_tuple_is_a_list():
