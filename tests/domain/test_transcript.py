@@ -14,6 +14,7 @@ from sayso.domain.transcript import ERASED, Transcript
 from sayso.errors import NotUnderstood
 
 from .build import APPROVE, DONE, MIRA, NOW, begun, call, start
+from .specimen import SPECIMENS
 
 EDITED = b'{"amount":20}'
 
@@ -235,6 +236,20 @@ def test_an_erased_hold_is_nobodys():
         transcript.add(seq, None if erased else event)  # pyright: ignore[reportArgumentType]
 
     assert "1.0" not in transcript.decisions
+
+
+@pytest.mark.parametrize(
+    "said",
+    [one for one in SPECIMENS if hasattr(one, "hold") and not isinstance(one, e.HoldOpened)],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_said_of_an_erased_hold_is_of_no_call(said: e.AnyEvent):
+    transcript = Transcript("run_1")
+    transcript.add(1, None)
+    transcript.add(2, said)
+
+    assert transcript.args == transcript.decisions == transcript.approvers == {}
+    assert transcript.handed == transcript.looked_into == transcript.places == {}
 
 
 def test_a_returned_value_survives_the_fold():

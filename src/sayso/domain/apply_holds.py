@@ -326,7 +326,8 @@ def _check_alone(run: Run, event: e.HoldOpened) -> None:
 def _check_suspension(run: Run, event: e.HoldOpened) -> None:
     # One append opens it, so its members follow each other in the journal.
     joins = bool(run.holds) and run.holds[-1].entry == run.seq - 1
-    if event.suspension not in ({run.suspensions + 1} | ({run.suspensions} if joins else set())):
+    newest = run.suspensions
+    if event.suspension != newest + 1 and not (joins and event.suspension == newest):
         raise IllegalEvent("a suspension never grows")
 
 
@@ -347,8 +348,10 @@ def _last_silence(ruling: Require) -> str:
 
 def _ladder(run: Run, ruling: Require, since: int) -> tuple[Rung, ...]:
     return tuple(
-        Rung(at=since + step.after_ms, to=resolve_names(step.to, run.by))
-        for step in ruling.escalations
+        [
+            Rung(at=since + step.after_ms, to=resolve_names(step.to, run.by))
+            for step in ruling.escalations
+        ]
     )
 
 

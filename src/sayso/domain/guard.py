@@ -41,26 +41,25 @@ class ItemAt(Value, frozen=True, kw_only=True):
 
 
 Condition = Before | Since | ItemAt
-_CONDITIONAL = frozenset(
+_UNCONDITIONAL = frozenset(
     {
-        e.CallStarted,
-        e.DecisionEffective,
-        e.DecisionUndone,
-        e.HoldEscalated,
-        e.HoldReassigned,
-        e.HoldRevised,
-        e.HoldSettled,
-        e.VoteCast,
+        e.CallFinished,
+        e.HoldOpened,
+        e.MessageReceived,
+        e.RunCompleted,
+        e.RunResumed,
+        e.RunSuspended,
+        e.TurnTaken,
     }
 )
-"""The events that time or a record can rule out; most of what is appended is none of them."""
+"""What most appends are made of, and nothing can rule out; all else is matched."""
 
 
 def conditions_of(run: Run, events: Iterable[e.Event]) -> tuple[Condition, ...]:
     """Derive from the run before them what must hold when these events are committed."""
     found: list[Condition] = []
     for event in events:
-        if type(event) not in _CONDITIONAL:
+        if type(event) in _UNCONDITIONAL:
             continue
         match event:
             case e.CallStarted(call=ref, basis=basis):

@@ -173,7 +173,7 @@ def _turn(run: Run, event: e.TurnTaken) -> Run:
         raise IllegalEvent(f"turn {event.turn} is not due")
     if not strand.seen <= event.seen < run.seq:
         raise IllegalEvent("a turn has seen what the one before has, and nothing after itself")
-    if any(c.ref != f"{event.turn}.{index}" for index, c in enumerate(event.calls)):
+    if [c.ref for c in event.calls] != [f"{event.turn}.{n}" for n in range(len(event.calls))]:
         raise IllegalEvent("a call goes by its turn and its place in it")
     if (event.resolve, event.siblings) not in BATCHES:
         raise IllegalEvent(f"{event.resolve!r} with {event.siblings!r} is no way to decide a turn")
@@ -181,7 +181,7 @@ def _turn(run: Run, event: e.TurnTaken) -> Run:
         strand,
         turn=event.turn,
         seen=event.seen,
-        calls=tuple(_ready(run, call) for call in event.calls),
+        calls=tuple([_ready(run, call) for call in event.calls]),
         resolve=event.resolve,
         siblings=event.siblings,
     )

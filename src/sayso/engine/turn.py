@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -144,6 +144,7 @@ class _Turn(Proposal):
 
     def _settle_calls(self, draft: Draft, calls: Sequence[Call]) -> None:
         """Let each call start, ask for it, or give it its outcome."""
+        self.args = {}
         resolve, siblings = self._batch
         requests: list[verbs.HoldRequest] = []
         for call, one in zip(calls, self._admitted, strict=True):
@@ -165,13 +166,15 @@ class _Turn(Proposal):
         )
         for request in requests:
             draft.add(*verbs.halt(draft.run, request.ref))
-        starts = self._starts(draft.run, calls)
-        draft.add(*verbs.start_calls(draft.run, starts))
-        free = {start.ref for start in starts}
-        self.args = {c.ref: bytes(c.args) for c in calls if c.ref in free}
-
-    def _starts(self, run: Run, calls: Sequence[Call]) -> list[verbs.Start]:
         free = {call.ref for call, one in zip(calls, self._admitted, strict=True) if _free(one)}
+        if not free:
+            return
+        starts = self._starts(draft.run, free)
+        draft.add(*verbs.start_calls(draft.run, starts))
+        begun = {start.ref for start in starts}
+        self.args = {c.ref: bytes(c.args) for c in calls if c.ref in begun}
+
+    def _starts(self, run: Run, free: Container[str]) -> list[verbs.Start]:
         tick = self.tick
         return [
             start_of(self._driver, row, worker=self._worker, tick=tick)

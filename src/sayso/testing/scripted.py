@@ -19,6 +19,8 @@ from sayso.domain.message import AssistantMessage, Message
 from sayso.engine.ports import Answer, AskedCall, Prompt
 from sayso.errors import ModelFailed
 
+_WORD = re.compile(r"\S+\s*|\s+")
+
 
 class Say(msgspec.Struct, frozen=True):
     """Something the model says."""
@@ -63,13 +65,15 @@ class ScriptedModel:
     async def answer(self, prompt: Prompt, emit: Callable[[str], None]) -> Answer:
         """Give the turn that is due, its text word by word."""
         turn = await self._turn(prompt.messages)
-        parts = list(turn) if isinstance(turn, list | tuple) else [turn]
-        if not all(isinstance(part, Say | AskedCall) for part in parts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        parts = turn if isinstance(turn, list | tuple) else [turn]
+        said = [part.text for part in parts if isinstance(part, Say)]
+        calls = [part for part in parts if isinstance(part, AskedCall)]
+        if len(said) + len(calls) != len(parts):
             raise ModelFailed(f"a turn is a say, a call or a list of them, not {turn!r}")
-        text = "".join(part.text for part in parts if isinstance(part, Say))
-        for word in re.findall(r"\S+\s*|\s+", text):
+        text = "".join(said)
+        for word in _WORD.findall(text):
             emit(word)
-        return Answer(text=text, calls=tuple(part for part in parts if isinstance(part, AskedCall)))
+        return Answer(text=text, calls=tuple(calls))
 
     async def _turn(self, messages: tuple[Message, ...]) -> Turn:
         if self._fn is not None:
