@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         name="what looks like our own bytes is not compared with them",
         file="domain/digest.py",
-        old="return (value,) if _OWN_ENCODER.encode(value) == data else None",
+        old="return (value,) if _AGAIN_ENCODER.encode(value) == data else None",
         new="return (value,)",
         test="domain/test_digest.py::test_text_without_a_single_reading_is_refused",
     ),

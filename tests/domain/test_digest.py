@@ -357,6 +357,7 @@ def test_any_text_that_is_nearly_json_is_a_value_or_refused(text: str):
 @given(values | fragments)
 @example({"a": "[" * DEPTH_MAX})
 @example('{"a":1,"a":1}')
+@example('{"b":1,"a":{"d":1,"c":2}}')
 @example('"\\u0061"')
 @example("1e5")
 @example("-0")

@@ -52,7 +52,8 @@ def decode_value(data: bytes | str, *, bytes_max: int = BYTES_MAX) -> Any:
 
 
 def _read_own(data: bytes) -> tuple[Any] | None:
-    """Parse what was written by us, as nearly all is that we read; None if it may not have been.
+    """Parse what was written by us, or as we do but for the order of keys, as nearly all is that
+    we read; None if it may not have been.
 
     What is written like this again has one reading: no key is there twice, and no number and no
     character was taken for another.
@@ -64,7 +65,7 @@ def _read_own(data: bytes) -> tuple[Any] | None:
         value = _OWN_DECODER.decode(data)
     except ValueError:
         return None
-    return (value,) if _OWN_ENCODER.encode(value) == data else None
+    return (value,) if _AGAIN_ENCODER.encode(value) == data else None
 
 
 def canonical(data: bytes | str) -> bytes:
@@ -208,4 +209,5 @@ _ENCODER = json.JSONEncoder(
 )
 _OWN_DECODER = msgspec.json.Decoder()
 _OWN_ENCODER = msgspec.json.Encoder(order="sorted")
+_AGAIN_ENCODER = msgspec.json.Encoder()
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
