@@ -76,8 +76,13 @@ class Authority(Value, frozen=True, kw_only=True):
     def right(self, named: Iterable[str]) -> Right | None:
         """Find a right by which they are among those named; their own before a stand-in's."""
         names = set(named)
-        found = [right for right in self.rights if right.name in names]
-        return min(found, key=lambda right: bool(right.of), default=None)
+        found = None
+        for right in self.rights:
+            if right.name in names:
+                if not right.of:
+                    return right
+                found = found or right
+        return found
 
     def is_one_of(self, ids: Iterable[str]) -> bool:
         """Tell whether one of these is this person, or somebody they stand in for."""
