@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import read_id
-from sayso.domain.tree import decode_kept
 from sayso.domain.value import Principal, Value
 from sayso.engine.context import Context
 from sayso.engine.keys import check_text
@@ -78,6 +77,8 @@ class Instance(Generic[S]):
     """
 
     def __init__(self, ctx: Context, kind: Any = None) -> None:
+        from sayso.domain.tree import decode_kept
+
         kept = decode_kept(ctx.data)
         if kept is None:
             raise BadMove(f"{ctx.agent!r} is no machine: it has no instances")

@@ -31,7 +31,6 @@ from sayso.store.origin import Origin, restored
 from sayso.store.sqlite_error import FATAL, from_os, stopped, translate
 from sayso.store.sqlite_file import close, create, open_reader, open_writer, sync_dir
 from sayso.store.sqlite_origin import SqliteOrigin
-from sayso.store.sqlite_outbox import SqliteOutbox
 from sayso.store.sqlite_pen import Pen
 from sayso.store.sqlite_queue import Job, JobQueue, refuse
 from sayso.store.sqlite_reader import Reader
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from sayso.store.query import Asked, HoldQuery, RunQuery
     from sayso.store.sqlite_archive import SqliteArchives
     from sayso.store.sqlite_audit import SqliteDoor, SqliteSeals
+    from sayso.store.sqlite_outbox import SqliteOutbox
 
 BUSY_S = 10.0
 """How long an append waits for another process's transaction."""
@@ -98,7 +98,6 @@ class SqliteStore:
         self._queue = JobQueue(self._writer.give)
         self._watches = Watches(on_waiting=self._writer.waits)
         self.shelf = SqliteShelf(self._submit, self._read)
-        self.outbox = SqliteOutbox(self._submit, self._read, self.now)
 
     @classmethod
     async def open(
@@ -165,6 +164,12 @@ class SqliteStore:
     @property
     def name(self) -> str:
         return self._path
+
+    @property
+    def outbox(self) -> SqliteOutbox:
+        from sayso.store.sqlite_outbox import SqliteOutbox
+
+        return SqliteOutbox(self._submit, self._read, self.now)
 
     @property
     def seals(self) -> SqliteSeals:

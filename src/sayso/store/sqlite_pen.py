@@ -22,12 +22,12 @@ from sayso.store.fair import choose
 from sayso.store.lease import this_host
 from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_origin import SqliteOrigin
-from sayso.store.sqlite_outbox import OutboxPen
 from sayso.store.sqlite_shelf import ShelfPen
 
 if TYPE_CHECKING:
     from sayso.store.sqlite_archive import ArchivePen
     from sayso.store.sqlite_audit import AuditPen
+    from sayso.store.sqlite_outbox import OutboxPen
 
 _RUN = "select k, seq, at, hash, last, status, owner, due_at from runs where id = ?"
 _NEW_RUN = """
@@ -115,9 +115,14 @@ class Pen:
         self._lease_ms = lease_ms
         self._host = this_host()
         self.shelf = ShelfPen(conn)
-        self.outbox = OutboxPen(conn, clock, self.shelf.next_rev)
         self.position = 0
         """The last position written, or seen at the last look."""
+
+    @cached_property
+    def outbox(self) -> OutboxPen:
+        from sayso.store.sqlite_outbox import OutboxPen
+
+        return OutboxPen(self._conn, self._clock, self.shelf.next_rev)
 
     @cached_property
     def audit(self) -> AuditPen:
@@ -210,7 +215,8 @@ class Pen:
             self._redact(run, seq)
         for item in write.items:
             self._put_item(write, item)
-        self.outbox.post(write, run)
+        if write.parcels or write.unparcels:
+            self.outbox.post(write, run)
 
     def _put_item(self, write: Write, item: ItemPut) -> None:
         check_item(write, item, self.shelf.rev)

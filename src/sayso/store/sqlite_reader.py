@@ -22,7 +22,6 @@ from sayso.store.base import Entry, HoldFound, KeyRow, RunRow
 from sayso.store.columns import DIGEST, WHO, WORDS, Found, asked_of, entry_of, hold_of, run_of
 from sayso.store.fair import choose
 from sayso.store.sqlite_file import close
-from sayso.store.sqlite_outbox import OutboxReader
 from sayso.store.sqlite_pen import unpack_digest
 from sayso.store.sqlite_shelf import ShelfReader
 from sayso.store.transfer import MARK, Mark, read_mark
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from sayso.store.query import Asked, HoldQuery, RunQuery
     from sayso.store.sqlite_archive import ArchiveReader
     from sayso.store.sqlite_audit import AuditReader
+    from sayso.store.sqlite_outbox import OutboxReader
 
 _RUN = """
 id, project, agent, coalesce(thread, ''), status, seq, hash, last, fold, state, due_at, owner
@@ -130,7 +130,12 @@ class Reader:
     def __init__(self, conn: apsw.Connection) -> None:
         self._conn = conn
         self.shelf = ShelfReader(conn)
-        self.outbox = OutboxReader(conn)
+
+    @cached_property
+    def outbox(self) -> OutboxReader:
+        from sayso.store.sqlite_outbox import OutboxReader
+
+        return OutboxReader(self._conn)
 
     @cached_property
     def audit(self) -> AuditReader:

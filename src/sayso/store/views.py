@@ -16,20 +16,20 @@ from sayso.domain.grant import may_be_granted
 from sayso.domain.hold import Approved, Ask, Decision, External, InDoubt, hold_id, request_id
 from sayso.domain.message import Message
 from sayso.domain.operand import OperandPin
-from sayso.domain.plan import ItemStatus, Progress, plan_of, progress
 from sayso.domain.question import Question
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
 from sayso.domain.secret import mask_args
 from sayso.domain.transcript import ERASED, Transcript
-from sayso.domain.tree import InstanceView, tree_of
 from sayso.domain.value import Principal, Value
 from sayso.store.base import HoldFound, HoldRow, RunRow, Write
 from sayso.store.journal import decode
 
 if TYPE_CHECKING:
     from sayso.domain.hint import Schema
+    from sayso.domain.plan import ItemStatus, Progress
     from sayso.domain.rendering import By, Rendering
+    from sayso.domain.tree import InstanceView
 
 
 class HoldView(Value, frozen=True, kw_only=True):
@@ -314,7 +314,15 @@ def _args(row: HoldRow, event: e.AnyEvent | None) -> bytes | None:
     return next((mask_args(bytes(call.args)) for call in mine), None)
 
 
+def _tree(run: Run, transcript: Transcript) -> tuple[InstanceView, ...]:
+    from sayso.domain.tree import tree_of
+
+    return tree_of(run, transcript)
+
+
 def _plan(run: Run, transcript: Transcript) -> tuple[ItemView, ...]:
+    from sayso.domain.plan import plan_of, progress
+
     plan = plan_of(transcript)
     if plan is None:
         return ()
@@ -341,6 +349,8 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
     if transcript.erased:
         output = encode_value(ERASED) if row.status == Status.COMPLETED else None
         error = ERASED if row.status == Status.FAILED else ""
+    # Machines and planners keep something of their strands; most agents have nothing to keep.
+    kept = any(log.data is not None for log in transcript.strands.values())
     return RunView(
         id=run.id,
         project=run.project,
@@ -357,6 +367,6 @@ def run_view(row: RunRow, run: Run, transcript: Transcript, holds: tuple[HoldVie
         cancelling=bool(run.ending) and not run.final,
         worker=row.owner or None,
         late=tuple(transcript.late),
-        tree=tree_of(run, transcript),
-        plan=_plan(run, transcript),
+        tree=_tree(run, transcript) if kept else (),
+        plan=_plan(run, transcript) if kept else (),
     )
