@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sayso import errors as errors
+
 if TYPE_CHECKING:
     from sayso.agents.agent import Agent
     from sayso.agents.builtin import ask_user, spawn

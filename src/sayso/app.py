@@ -26,7 +26,6 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.request import Decide
-from sayso.engine.sweeper import Sweeper
 from sayso.engine.voters import asks
 from sayso.errors import (
     BadTool,
@@ -427,6 +426,8 @@ class Sayso(Wired):
         tests and cron. Say how many runs were touched.
         """
         parts = self._open_parts
+        from sayso.engine.sweeper import Sweeper
+
         touched = await (self._sweeper or Sweeper(parts)).sweep()
         await self.notices.deliver()
         return touched

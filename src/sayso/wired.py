@@ -31,10 +31,8 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.parts import Bounds, Parts
 from sayso.engine.people import People
 from sayso.engine.ports import Driver, Intervention, Tool
-from sayso.engine.sweeper import Sweeper
 from sayso.engine.vault import Vault
 from sayso.engine.wanted import kinds_of, read_word
-from sayso.engine.worker import Worker
 from sayso.errors import (
     BadPolicy,
     BadSetup,
@@ -62,7 +60,9 @@ if TYPE_CHECKING:
     from sayso.agents.sign_in import SignInDesk
     from sayso.engine.courier import Courier, Notices, Notify
     from sayso.engine.signing import DeskKey
+    from sayso.engine.sweeper import Sweeper
     from sayso.engine.telemetry import Telemetry
+    from sayso.engine.worker import Worker
 
 DRAIN_S = 30.0
 """How long leaving waits for calls under way."""
@@ -260,9 +260,10 @@ class Wired:
             if isinstance(self._notify, Keeping):
                 self._notify.attach(store, people, self._project)
         if self._work:
-            self._worker = kinds.worker(parts, self._dispatch)
+            worker, sweeper = kinds.workers()
+            self._worker = worker(parts, self._dispatch)
             await self._worker.start()
-            self._sweeper = kinds.sweeper(parts, self._worker)
+            self._sweeper = sweeper(parts, self._worker)
             self._sweeper.start()
             if self._courier is not None:
                 self._courier.start()
@@ -339,9 +340,9 @@ class _Kinds(msgspec.Struct, frozen=True):
     """The classes of the parts that may be watched."""
 
     ledger: Callable[[Store, Dispatch], Ledger]
-    worker: type[Worker]
-    sweeper: type[Sweeper]
     desk: type[Desk]
+    workers: Callable[[], tuple[type[Worker], type[Sweeper]]]
+    """Imported by those who work only; the command line, for one, only looks and decides."""
     courier: Callable[[], type[Courier]]
 
 
@@ -351,13 +352,22 @@ def _kinds(ledger: type[Ledger], telemetry: Telemetry | None) -> _Kinds:
 
         return Courier
 
+    def plain_workers() -> tuple[type[Worker], type[Sweeper]]:
+        from sayso.engine.sweeper import Sweeper
+        from sayso.engine.worker import Worker
+
+        return Worker, Sweeper
+
     if telemetry is None:
-        return _Kinds(ledger, Worker, Sweeper, Desk, plain_courier)
+        return _Kinds(ledger, Desk, plain_workers, plain_courier)
     from sayso.engine import watched as w
 
     watched = partial(w.WatchedLedger, telemetry=telemetry)
     return _Kinds(
-        watched, w.WatchedWorker, w.WatchedSweeper, w.WatchedDesk, lambda: w.WatchedCourier
+        watched,
+        w.WatchedDesk,
+        lambda: (w.WatchedWorker, w.WatchedSweeper),
+        lambda: w.WatchedCourier,
     )
 
 

@@ -27,7 +27,6 @@ from sayso.engine.keys import KEY_MAX, check_text, idempotency_key, is_retry, st
 from sayso.engine.parts import Parts
 from sayso.engine.ports import AskedCall, Driver, Scene, Tool
 from sayso.engine.request import REASON_MAX, Decide
-from sayso.engine.worker import Worker
 from sayso.errors import (
     BadValue,
     KeyReused,
@@ -46,6 +45,7 @@ from sayso.store.rows import erased_row, without_vote
 
 if TYPE_CHECKING:
     from sayso.engine.remind import When
+    from sayso.engine.worker import Worker
 
 INPUT_MAX = 1_000_000
 """No message to an agent is longer."""
