@@ -18,6 +18,7 @@ import psycopg
 from sayso.domain.run import FOLD
 from sayso.errors import SaysoError, StoreClosed, StoreError, StoreForked
 from sayso.store.admit import check_shape, page_size
+from sayso.store.answer import Answer
 from sayso.store.base import (
     LEASE_MS,
     PAGE_MAX,
@@ -209,7 +210,7 @@ class PostgresStore:
 
     def append(self, *writes: Write) -> asyncio.Future[Appended]:
         check_shape(writes)
-        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        answer: Answer[Appended] = Answer()
         try:
             self._check()
             self._check_origin()

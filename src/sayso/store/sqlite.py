@@ -11,6 +11,7 @@ import apsw
 
 from sayso.errors import StoreClosed, StoreDamaged, StoreError, StoreForked
 from sayso.store.admit import check_hold_query, check_shape, page_size
+from sayso.store.answer import Answer
 from sayso.store.aside import FileAside
 from sayso.store.base import (
     LEASE_MS,
@@ -410,7 +411,7 @@ class SqliteStore:
     ) -> asyncio.Future[T]:
         """Hand a job over in the call itself; errors come with the answer."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        answer: Answer[T] = Answer(loop=loop)
         try:
             self._check()
             assert loop is self._loop, "a store is used on the event loop that opened it"
