@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from sayso.domain import codec, settling, verbs
+from sayso.domain import bodies, codec, settling, verbs
 from sayso.domain import events as e
 from sayso.domain.call import Effect, Failed, Returned, call_id
 from sayso.domain.digest import ask_digest
@@ -31,18 +30,17 @@ from sayso.engine.attempt import (
     look_into,
     run_attempt,
 )
+from sayso.engine.body import DurableBody
 from sayso.engine.context import Context, Tokens
 from sayso.engine.gate import UNSIGNED
 from sayso.engine.grants import Uses
 from sayso.engine.ledger import Verb
+from sayso.engine.leg import look_into_body, run_leg
 from sayso.engine.operand import read_pinned
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Driver, Scene, Tool
 from sayso.engine.proposal import Proposal, allowed_by, start_of
 from sayso.errors import BadKeys, IllegalEvent, SaysoError, StoreError
-
-if TYPE_CHECKING:
-    from sayso.engine.body import DurableBody
 
 
 async def propose_starts(
@@ -148,8 +146,6 @@ async def propose_continue(parts: Parts, run_id: str, row: CallRow, worker: str)
         verb = partial(_doubt_body, parts, row, ruling)
         return Proposal(verb, args={}, tick=tick)
     start = start_of(driver, row, worker=worker, tick=tick)
-    from sayso.domain import bodies
-
     return Proposal(lambda run: bodies.continue_call(run, start), args={}, tick=tick)
 
 
@@ -157,8 +153,6 @@ def _doubt_body(parts: Parts, row: CallRow, ruling: Require, run: Run) -> list[e
     if run.call(row.ref) != row or run.ending:
         return []
     why = "no desk that this worker trusts has signed that it may start"
-    from sayso.domain import bodies
-
     return bodies.doubt_body(
         run, row.ref, attempt=row.attempt, why=why, ruling=ruling, now=parts.store.now()
     )
@@ -234,8 +228,6 @@ async def _run_durable(
         bare = _open(parts, run, tool, args, veil)
     except BadKeys as error:
         return _not_sent(call, f"its arguments cannot be read here: {error}")
-    from sayso.engine.body import DurableBody
-
     body = DurableBody(
         parts, run, call.ref, attempt=call.attempt, places=places, worker=call.worker, veil=veil
     )
@@ -247,8 +239,6 @@ async def _run_durable(
 
 
 async def _leg(parts: Parts, run_id: str, body: DurableBody, tool: Tool) -> Result | None:
-    from sayso.engine.leg import run_leg
-
     result = await run_leg(body, tool)
     if result is None and not body.gone:
         run = (await parts.ledger.live(run_id)).run
@@ -314,8 +304,6 @@ async def look_after(parts: Parts, run_id: str, row: CallRow, *, own: bool) -> R
     if tool is not None and tool.durable:
         cut_off = "its body was cut off" if own else why
         places = transcript.places.get(row.ref, ())
-        from sayso.engine.leg import look_into_body
-
         return look_into_body(places, cut_off, may_live=may_live)
     if own and tool is not None and tool.effect is Effect.ONCE:
         return Doubt(why="its worker lost sight of it", may_live=may_live)
@@ -386,8 +374,6 @@ def _events(
             doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
             return doubt(now=now, probe=probe, operands=pins, may_live=live)
         case StepDoubt(why=why, may_live=live):
-            from sayso.domain import bodies
-
             return bodies.doubt_step(
                 run,
                 ref,
@@ -403,8 +389,6 @@ def _events(
             doubt = partial(verbs.doubt_call, run, ref, attempt=attempt, why=why, ruling=ruling)
             return doubt(now=now, operands=pins)
         case Parked(why=why, again=again):
-            from sayso.domain import bodies
-
             return bodies.park(run, ref, attempt=attempt, why=why, again=again)
         case Asked():
             return _ask(parts, run, ref, attempt, result)
@@ -444,8 +428,6 @@ def _ask(parts: Parts, run: Run, ref: str, attempt: int, asked: Asked) -> list[e
     if run.ending:
         outcome = Failed(error="Cancelled", message=f"the run was to end: {run.ending_why}")
         return verbs.finish_call(run, ref, attempt=attempt, outcome=outcome)
-    from sayso.domain import bodies
-
     return bodies.ask(run, ref, requests=[request], attempt=attempt, now=parts.store.now())
 
 
