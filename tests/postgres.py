@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,13 @@ class Cluster:
     def database(self) -> str:
         """Make an empty database; give its address."""
         name = self.schema()
-        how = "strategy wal_log" if version_of(self.bins) >= _STRATEGY_SINCE else ""
-        self.execute(f"create database {name} {how}")
+        self.execute(f"create database {name} {self.quickly}")
         return self.url(name)
+
+    @cached_property
+    def quickly(self) -> str:
+        """Give what makes making a database quick, if the server knows it."""
+        return "strategy wal_log" if version_of(self.bins) >= _STRATEGY_SINCE else ""
 
     def drop(self, *schemas: str) -> None:
         """Drop schemas again."""

@@ -64,10 +64,10 @@ MUTANTS = (
     Mutant(
         name="runs are taken over beyond the bound of the worker",
         file="engine/worker.py",
-        old="under_way = len(self._loops) + self._taking_over",
-        new="under_way = len(self._loops)",
+        old="self._parts.ledger.giving | self._taking_over",
+        new="self._parts.ledger.giving",
         test="engine/test_sweeper.py::"
-        "test_no_more_is_taken_over_at_once_than_there_is_room_for[sqlite]",
+        "test_no_more_is_taken_over_at_once_than_there_is_room_for[postgres]",
     ),
     Mutant(
         name="two claims from a database count at the same time",
@@ -204,5 +204,28 @@ MUTANTS = (
         old="    while fresh :=",
         new="    if fresh :=",
         test="cli/test_jobs.py::test_all_of_them_are_more_than_a_page",
+    ),
+    Mutant(
+        name="a worker takes whatever its own process starts at once",
+        file="engine/worker.py",
+        old="self._parts.ledger.giving | self._taking_over",
+        new="self._taking_over",
+        test="engine/test_dispatch.py::"
+        "test_a_worker_takes_no_more_than_its_bound_of_what_its_own_process_starts[memory]",
+    ),
+    Mutant(
+        name="a worker takes what is started while it claims",
+        file="engine/worker.py",
+        old="self.room() > self._claiming",
+        new="self.room() > 0",
+        test="engine/test_dispatch.py::"
+        "test_what_is_started_while_a_claim_is_under_way_leaves_room_for_what_it_brings",
+    ),
+    Mutant(
+        name="what was given an owner counts for ever",
+        file="engine/ledger.py",
+        old="            self.giving.discard(part.run.id)\n",
+        new="",
+        test="engine/test_dispatch.py::test_room_that_starts_have_taken_becomes_free_again[memory]",
     ),
 )

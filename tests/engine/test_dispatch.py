@@ -9,11 +9,13 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sayso import Bounds, Context, Sayso, approve, tool
 from sayso.store import postgres_jobs
+from sayso.store.memory import MemoryStore
 from sayso.testing import call, say
 from sayso.testing.contract import write
 from tests.postgres import Cluster
@@ -87,6 +89,76 @@ async def test_a_bound_on_a_project_holds_in_the_process_that_starts_its_runs(pl
             await completed(run)
 
 
+async def test_a_worker_takes_no_more_than_its_bound_of_what_its_own_process_starts(place: Place):
+    """All at once: each start sees those that are on their way, and so does a claim."""
+    gate, seen = asyncio.Event(), list[str]()
+    async with (
+        place.app(slow(gate, seen), bounds=Bounds(runs_max=3, look_s=600.0)) as app,
+        place.app(slow(gate, seen), work=False) as desk,
+    ):
+        starts = [one.start("teller", "Look", by="mira") for one in (app, desk) * 20]
+        runs = await asyncio.gather(*starts)
+        rows = [await app.store.load(run.id) for run in runs]
+        owned = [row.id for row in rows if row is not None and row.owner]
+
+        assert 0 < len(owned) <= 3
+        await until(lambda: len(seen) == 3)
+        gate.set()
+        for run in runs:
+            await completed(run)
+
+
+async def test_what_is_started_while_a_claim_is_under_way_leaves_room_for_what_it_brings():
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def claim(self, worker: str, **how: Any) -> list[str]:
+            asked.set()
+            await answer.wait()
+            return await super().claim(worker, **how)
+
+    store, gate, seen = Slow(), asyncio.Event(), list[str]()
+    looks = slow(gate, seen)
+    async with (
+        Sayso(store, agents=[looks], work=False) as desk,
+        Sayso(store, agents=[looks], bounds=Bounds(runs_max=1, look_s=600.0)) as app,
+    ):
+        await asked.wait()
+        runs = [await one.start("teller", "Look", by="mira") for one in (desk, app)]
+        answer.set()
+        await until(lambda: seen)
+
+        assert [(await store.load(run.id)).owner > "" for run in runs] == [True, False]
+        gate.set()
+        for run in runs:
+            await completed(run)
+
+
+async def test_what_its_own_process_decides_does_not_pass_the_bound_of_a_worker(place: Place):
+    gate, inside, most = asyncio.Event(), list[str](), 0
+
+    @tool(approval=True, effect="none")
+    async def look(ctx: Context) -> str:
+        nonlocal most
+        inside.append(ctx.run_id)
+        most = max(most, len(inside))
+        await gate.wait()
+        inside.remove(ctx.run_id)
+        return "seen"
+
+    asks = agent(lambda messages: call("look") if len(messages) == 1 else say("Done."), look)
+    async with place.app(asks, bounds=Bounds(runs_max=3, look_s=600.0)) as app:
+        runs = [await app.start("teller", "Look", by="mira") for _ in range(12)]
+        holds = [(await run.wait(timeout=60)).holds[0] for run in runs]
+        await asyncio.gather(*(app.decide(hold, approve(), by="mira") for hold in holds))
+        await until(lambda: len(inside) == 3)
+        gate.set()
+        for run in runs:
+            await completed(run)
+
+        assert most == 3
+
+
 async def test_room_that_becomes_free_is_filled_at_once(place: Place):
     gate, seen = asyncio.Event(), list[str]()
     gate.set()
@@ -95,6 +167,16 @@ async def test_room_that_becomes_free_is_filled_at_once(place: Place):
         async with place.app(slow(gate, seen), bounds=Bounds(runs_max=1, look_s=600.0)):
             for run in runs:
                 await completed(run)
+
+
+async def test_room_that_starts_have_taken_becomes_free_again(place: Place):
+    gate, seen = asyncio.Event(), list[str]()
+    gate.set()
+    async with place.app(slow(gate, seen), bounds=Bounds(runs_max=4, look_s=600.0)) as app:
+        for _ in range(3):
+            await completed(await app.start("teller", "Look", by="mira"))
+
+        await until(lambda: app._worker.room() == 4)
 
 
 async def test_two_processes_keep_to_the_bound_of_a_project(postgres: Cluster, tmp_path):

@@ -26,7 +26,7 @@ class Store:
         self.owner, self.app, self.keeper = (f"{name}_{who}" for who in ("owner", "app", "keeper"))
         for role in (self.owner, self.app, self.keeper):
             cluster.execute(f"create role {role} login")
-        cluster.execute(f"create database {name} owner {self.owner} strategy wal_log")
+        cluster.execute(f"create database {name} owner {self.owner} {cluster.quickly}")
         self.cluster, self.name = cluster, name
 
     def url(self, role: str) -> str:

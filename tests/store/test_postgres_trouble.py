@@ -44,7 +44,7 @@ def small_disk(postgres: Cluster) -> Iterator[str]:
         (where / "data").mkdir()
         os.chown(where / "data", postgres.data.stat().st_uid, postgres.data.stat().st_gid)
         postgres.execute(f"create tablespace {name} location '{where / 'data'}'")
-        postgres.execute(f"create database {name} tablespace {name} strategy wal_log")
+        postgres.execute(f"create database {name} tablespace {name} {postgres.quickly}")
         yield str(where)
         postgres.execute(f"drop database {name} with (force)")
         postgres.execute(f"drop tablespace {name}")

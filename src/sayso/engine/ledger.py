@@ -79,6 +79,8 @@ class Ledger:
         """
         self.notices: frozenset[Kind] = frozenset()
         """What somebody is to be told of what runs ask."""
+        self.giving: set[str] = set()
+        """Runs that get an owner by what is on its way to the store."""
         self._history = History(store, self.read)
         self._lives: dict[str, Live] = {}
         self._pins: set[str] = set()
@@ -349,6 +351,7 @@ class Ledger:
         for part in sent.parts:
             live = part.live
             live.landed()
+            self.giving.discard(part.run.id)
             if failed:
                 self._spoil(live)
             else:
@@ -407,6 +410,7 @@ class Ledger:
                 )
             ]
             live.go_on(part.run, owner=part.owner, last=entries[-1].id, said=said)
+            self.giving.update([part.run.id] if part.write.owner else ())
             if after:
                 self._lives.setdefault(part.run.id, live)
         answered = partial(self._answered, sent)

@@ -40,7 +40,9 @@ class Worker:
         self._loops: dict[str, RunLoop] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._services: list[asyncio.Task[None]] = []
-        self._taking_over = 0
+        self._taking_over: set[str] = set()
+        self._claiming = 0
+        """How many runs a claim under way may bring."""
         self._draining = False
         self._cut_off = False
         """Whether a call may be under way that nobody here looks after any more."""
@@ -73,12 +75,14 @@ class Worker:
 
     def room(self) -> int:
         """Say how many more runs could be worked on here."""
-        under_way = len(self._loops) + self._taking_over
+        # What is on its way counts, or whatever comes at once would be taken by one worker.
+        coming = self._parts.ledger.giving | self._taking_over
+        under_way = len(self._loops) + sum(one not in self._loops for one in coming)
         return 0 if self._draining else self._parts.bounds.runs_max - under_way
 
     def could_take(self, agent: str) -> bool:
         """Tell whether a run of this agent could be worked on here right now."""
-        return self.room() > 0 and agent in self._parts.drivers
+        return self.room() > self._claiming and agent in self._parts.drivers
 
     def takes(self, agent: str) -> str:
         """Give this worker's id if an append may make it the owner of a run, else nothing."""
@@ -109,11 +113,11 @@ class Worker:
         if not self.could_take(agent):
             return False
         event = e.RunTakenOver(worker=self.id, before=before, proof=proof)
-        self._taking_over += 1  # Many are tried at a time, and each is to see the others.
+        self._taking_over.add(run_id)  # Many are tried at a time, and each is to see the others.
         try:
             written = await self._parts.ledger.take_over(run_id, event)
         finally:
-            self._taking_over -= 1
+            self._taking_over.discard(run_id)
         if written is None:
             return False
         log.warning("%s taken over from %s (%s)", run_id, before, proof, extra={"run_id": run_id})
@@ -199,10 +203,13 @@ class Worker:
         bounds, agents = self._parts.bounds, tuple(self._parts.drivers)
         self._more = True
         while (room := self.room()) > 0:
-            limit = min(room, TAKE_MAX)
-            found = await self._parts.store.claim(
-                self.id, limit=limit, agents=agents, project_max=bounds.project_runs_max
-            )
+            self._claiming = limit = min(room, TAKE_MAX)
+            try:
+                found = await self._parts.store.claim(
+                    self.id, limit=limit, agents=agents, project_max=bounds.project_runs_max
+                )
+            finally:
+                self._claiming = 0
             if self._draining:
                 return  # They are left to others when this worker retires.
             for run_id in found:

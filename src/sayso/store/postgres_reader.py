@@ -47,9 +47,11 @@ cross join lateral (
 ) j
 order by q.o, j.seq
 """
+# One by one: by `any` and in order, servers before 17 would read the whole journal of the run.
 _ENTRIES = f"""
-select {_E} from runs r join journal j on j.run = r.k
-where r.id = %s and j.seq = any(%s::bigint[]) order by j.seq
+select {_E} from runs r cross join unnest(%s::bigint[]) q (asked)
+cross join lateral (select * from journal where run = r.k and seq = q.asked offset 0) j
+where r.id = %s
 """
 _TAIL = f"""
 select coalesce(r.id, ''), {_E} from journal j left join runs r on r.k = j.run
@@ -201,7 +203,7 @@ class Reader:
         return [entry_of(run_id, row) for row in found]
 
     async def entries(self, run_id: str, seqs: Sequence[int]) -> list[Entry]:
-        found = await self._link.read(_ENTRIES, (run_id, list(seqs)))
+        found = await self._link.read(_ENTRIES, (sorted(set(seqs)), run_id))
         return [entry_of(run_id, row) for row in found]
 
     async def tail(self, after: int, limit: int) -> list[Entry]:
