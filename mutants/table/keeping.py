@@ -132,10 +132,25 @@ MUTANTS = (
     ),
     Mutant(
         name="a store of a newer Sayso is opened",
-        file="store/migrate.py",
-        old="if version > len(steps):",
-        new="if False:",
+        file="store/step.py",
+        old="    if since > known:\n",
+        new="    if False:\n",
         test="store/test_migrate.py::test_a_newer_store_is_refused_and_left_alone",
+    ),
+    Mutant(
+        name="older code goes on writing to a file that was brought up",
+        file="store/sqlite_writer.py",
+        old="            check_code(handles.conn, self._name, len(released()))\n",
+        new="",
+        test="store/test_migrate.py::test_older_code_is_ended_by_a_migration_that_says_nothing[1]",
+    ),
+    Mutant(
+        name="a later migration lets code go on that an earlier one has ended",
+        file="store/migrate.py",
+        old="max(since, step.since)",
+        new="step.since",
+        test="store/test_migrate.py::"
+        "test_older_code_is_ended_by_a_migration_that_says_nothing[2_1]",
     ),
     Mutant(
         name="an old SQLite will do",

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+from contextlib import contextmanager
 
 import apsw
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sayso.errors import StoreError, StoreNewer
 from sayso.store.migrate import APPLICATION_ID, migrate, released
 from sayso.store.sqlite import SqliteStore
+from sayso.store.sqlite_checkup import look_at_versions
 from sayso.testing.contract import refused, write
 from tests.store.child import forked
 
@@ -95,6 +97,64 @@ def test_an_older_store_is_brought_up_and_then_refused_by_older_code(tmp_path):
     with pytest.raises(StoreNewer, match="upgrade"):
         migrate(conn, str(path), released())
     conn.close()
+
+
+ADDS = f"-- sayso: compatible from {len(released())}\ncreate table more (a any) strict"
+BREAKS = "alter table keys add column more text"
+
+
+@contextmanager
+def bring_up(path, *more):
+    """A newer Sayso that brings the file up while others have it open."""
+    conn = apsw.Connection(str(path))
+    migrate(conn, str(path), (*released(), *more))
+    yield conn
+    conn.close()
+
+
+async def test_older_code_goes_on_beside_a_migration_that_allows_it(tmp_path):
+    path = tmp_path / "sayso.db"
+    store = await SqliteStore.open(path, bell=False)
+    await store.append(write())
+
+    with bring_up(path, ADDS) as conn:
+        await store.append(write(after=1))
+        other = await SqliteStore.open(path, bell=False)
+        await other.append(write(after=2))
+
+        assert conn.pragma("user_version") == len(released()) + 1
+        found = next(one for one in await other.checkup() if one.name == "schema")
+        assert (found.level, f"knows {len(released())}" in found.text) == ("ok", True)
+    assert look_at_versions(str(path)) == (len(released()) + 1, len(released()))
+    await other.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("more", [(BREAKS,), (ADDS, BREAKS), (BREAKS, ADDS)], ids=len)
+async def test_older_code_is_ended_by_a_migration_that_says_nothing(tmp_path, more):
+    path = tmp_path / "sayso.db"
+    store = await SqliteStore.open(path, bell=False)
+    await store.append(write())
+
+    with bring_up(path, *more) as conn:
+        error = await refused(StoreNewer, store.append(write(after=1)))
+
+        assert "upgrade" in str(error)
+        assert conn.execute("select count(*) from journal").fetchall() == [(1,)]
+    assert (await store.load("run_1")).seq == 1
+    await refused(StoreNewer, SqliteStore.open(path))
+    await store.close()
+
+
+async def test_a_step_that_allows_older_code_is_made_with_its_note_or_not_at_all(tmp_path):
+    path = tmp_path / "sayso.db"
+    await use(path)
+    before = schema_of(path)
+
+    with pytest.raises(apsw.SQLError), bring_up(path, ADDS + "; create table more (a any) strict"):
+        pass
+
+    assert schema_of(path) == before
 
 
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path):

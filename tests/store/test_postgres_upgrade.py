@@ -14,8 +14,9 @@ import pytest
 from sayso.errors import StoreBusy, StoreError, StoreNewer, StoreOlder
 from sayso.store import postgres_migrate
 from sayso.store.postgres import PostgresStore
-from sayso.store.postgres_migrate import read_step, released
+from sayso.store.postgres_migrate import released
 from sayso.store.postgres_upkeep import bring_up, versions
+from sayso.store.step import read_step
 from sayso.testing.contract import refused, write
 from tests.postgres import Cluster
 

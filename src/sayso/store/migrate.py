@@ -1,7 +1,9 @@
 """Numbered migrations: what makes a file ours, and brings an older one up.
 
-Rule: one migration is one transaction, its number included, so that whoever dies on the way leaves
-the file as it was. A migration that was released is never edited.
+Rule 1: one migration is one transaction, its number included, so that whoever dies on the way
+leaves the file as it was. A migration that was released is never edited.
+Rule 2: the file says which code may use it, as `step` has it: by its version alone, until the first
+migration that lets older code go on.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import Any, cast
 
 import apsw
 
-from sayso.errors import NotOurStore, StoreNewer
+from sayso.errors import NotOurStore
+from sayso.store.step import check_since, read_step
 
 APPLICATION_ID = 0x53617973
 """`Says`, in the header of every file of ours."""
@@ -41,18 +44,22 @@ def is_current(conn: apsw.Connection, name: str, steps: Sequence[str]) -> bool:
     conn.execute("savepoint look")
     try:
         application, version = conn.pragma("application_id"), conn.pragma("user_version")
-        tables = conn.execute(_ANY_TABLE).fetchall()
+        tables, since = conn.execute(_ANY_TABLE).fetchall(), since_of(conn)
     finally:
         conn.execute("release look")
     if application == 0 and version == 0 and not tables:
         return False
     if application != APPLICATION_ID:
         raise NotOurStore(f"{name!r} is a database of another program")
-    if version > len(steps):
-        raise StoreNewer(
-            f"{name!r} has version {version}, this Sayso knows {len(steps)}; upgrade it"
-        )
-    return version == len(steps)
+    check_since(name, version, since, len(steps))
+    return version >= len(steps)
+
+
+def check_code(conn: apsw.Connection, name: str, known: int) -> None:
+    """Refuse code that is too old for what another process has made of the file. `StoreNewer`."""
+    version = cast("int", conn.execute("pragma user_version").fetchall()[0][0])
+    if version > known:
+        check_since(name, version, since_of(conn), known)
 
 
 def migrate(conn: apsw.Connection, name: str, steps: Sequence[str]) -> None:
@@ -67,13 +74,36 @@ def migrate(conn: apsw.Connection, name: str, steps: Sequence[str]) -> None:
             if is_current(conn, name, steps):
                 return
             version: int = conn.pragma("user_version")
-            conn.execute(steps[version]).fetchall()
+            step, since = read_step(steps[version], version + 1), since_of(conn)
+            assert not step.online, "nobody else writes to a file meanwhile"
+            conn.execute(step.text).fetchall()
             conn.pragma("application_id", APPLICATION_ID)
-            conn.pragma("user_version", version + 1)
+            conn.pragma("user_version", step.number)
+            if step.since < step.number or since < version:
+                conn.execute(_COMPATIBLE)
+                conn.execute(_NOTE_SINCE, (max(since, step.since),))
             conn.execute("commit")
         finally:
             if conn.in_transaction:
                 conn.execute("rollback")
 
 
+def since_of(conn: apsw.Connection) -> int:
+    """Give the lowest number of migrations known to code that may use the file."""
+    if conn.execute(_ANY_COMPATIBLE).fetchall():
+        return cast("int", conn.execute("select since from compatible").fetchall()[0][0])
+    return conn.pragma("user_version")
+
+
 _ANY_TABLE = "select 1 from sqlite_schema limit 1"
+_ANY_COMPATIBLE = "select 1 from sqlite_schema where type = 'table' and name = 'compatible'"
+_COMPATIBLE = """
+create table if not exists compatible (
+    one integer primary key check (one = 1),
+    since integer not null
+) strict
+"""
+_NOTE_SINCE = """
+insert into compatible (one, since) values (1, ?)
+on conflict (one) do update set since = excluded.since
+"""

@@ -3,15 +3,7 @@
 Rule 1: one migration is one transaction, its number included, so that whoever dies on the way
 leaves the schema as it was. One that is `online` is done statement by statement, outside of any,
 and may be begun again after each. A migration that was released is never edited.
-Rule 2: the schema says which code may use it. Code goes by the number of migrations that it knows,
-and a migration says, at its top, the lowest such number that may go on beside it:
-
-    -- sayso: compatible from 3
-    -- sayso: online
-
-One that says nothing ends all older code: that is refused at its next write, and wherever it opens
-the store. So a change is made in two releases: expand what is there, and contract it once no code
-is in use that needs the old shape.
+Rule 2: the schema says which code may use it, as `step` has it.
 """
 
 from __future__ import annotations
@@ -27,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import psycopg
 from psycopg import sql
 
-from sayso.errors import NotOurStore, StoreBusy, StoreNewer, StoreOlder
+from sayso.errors import NotOurStore, StoreBusy, StoreOlder
 from sayso.store.postgres_role import regrant
+from sayso.store.step import Step, check_since, read_step
 
 if TYPE_CHECKING:
     from sayso.store.postgres_link import Conn
@@ -76,19 +69,7 @@ from (select %s::boolean as step) one
 """Where it can, the server looks whether it still works for somebody: it would otherwise finish a
 statement that takes an hour, and keep everybody else out, for a process that was killed.
 """
-_SAYS = re.compile(r"^-- sayso: (?:(online)|compatible from (\d+))$", re.MULTILINE)
-
 Progress = Callable[[str], None]
-
-
-class Step(NamedTuple):
-    """One migration."""
-
-    number: int
-    text: str
-    since: int
-    """The lowest number of migrations known to code that may go on beside it."""
-    online: bool
 
 
 class Standing(NamedTuple):
@@ -106,28 +87,13 @@ def released() -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in files)
 
 
-def read_step(text: str, number: int) -> Step:
-    """Read what a migration says of itself."""
-    since, online = number, False
-    for said in _SAYS.finditer(text):
-        online = online or bool(said[1])
-        since = int(said[2]) if said[2] else since
-    assert 0 < since <= number, f"migration {number} is compatible from {since}?"
-    assert not (online and "$$" in text), "an online migration has simple statements only"
-    return Step(number, text, since, online)
-
-
 async def look(conn: Conn, name: str, schema: str, steps: Sequence[str]) -> Standing:
     """See what is there, and change nothing.
 
     `NotOurStore` for a schema of another program, `StoreNewer` for one that this code may not use.
     """
     found = await _look(conn, name, schema)
-    if found.since > len(steps):
-        raise StoreNewer(
-            f"{name!r} has version {found.version} and takes a Sayso that knows {found.since}, "
-            f"this one knows {len(steps)}; upgrade it"
-        )
+    check_since(name, found.version, found.since, len(steps))
     return found
 
 

@@ -30,6 +30,7 @@ def look_at_settings(settings: Mapping[str, object], version: str = "") -> list[
     """Judge what the connection that writes says of itself."""
     mode, sync = settings["journal_mode"], settings["synchronous"]
     keys, schema = settings["foreign_keys"], settings["user_version"]
+    since, known = settings.get("since", schema), len(released())
     synced = isinstance(sync, int) and sync >= _FULL
     return [
         look_at_version(version or apsw.sqlite_lib_version()),
@@ -58,9 +59,9 @@ def look_at_settings(settings: Mapping[str, object], version: str = "") -> list[
         _found(
             "schema",
             f"the schema is version {schema}, the newest that this Sayso knows."
-            if schema == len(released())
-            else f"the schema is version {schema}, this Sayso knows {len(released())}: upgrade it.",
-            well=schema == len(released()),
+            if schema == known
+            else f"the schema is version {schema}, this Sayso knows {known}: upgrade it.",
+            well=isinstance(schema, int) and isinstance(since, int) and since <= known <= schema,
         ),
     ]
 

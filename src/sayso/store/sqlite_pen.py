@@ -20,6 +20,7 @@ from sayso.store.base import LEASE_MS, Appended, Entry, HoldRow, ItemPut, Key, K
 from sayso.store.clock import Clock
 from sayso.store.fair import choose
 from sayso.store.lease import this_host
+from sayso.store.migrate import since_of
 from sayso.store.sqlite_error import not_kept
 from sayso.store.sqlite_origin import SqliteOrigin
 from sayso.store.sqlite_shelf import ShelfPen
@@ -144,7 +145,7 @@ class Pen:
     def settings(self) -> dict[str, object]:
         """Read what durability rests on: it belongs to the connection that writes."""
         names = ("journal_mode", "synchronous", "foreign_keys", "user_version")
-        return {name: self._conn.pragma(name) for name in names}
+        return {"since": since_of(self._conn), **{name: self._conn.pragma(name) for name in names}}
 
     def moved_since(self, position: int) -> list[str]:
         """Name the runs that have entries after this position."""

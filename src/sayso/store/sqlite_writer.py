@@ -26,6 +26,7 @@ from sayso.errors import (
     StoreRestored,
 )
 from sayso.store.bell import Bell
+from sayso.store.migrate import check_code, released
 from sayso.store.origin import restored
 from sayso.store.sqlite_error import FATAL, not_kept, stopped, translate
 from sayso.store.sqlite_file import close, patiently
@@ -256,6 +257,7 @@ class Writer:
                 raise self.failed
             handles.check_files()
             patiently(lambda: handles.conn.execute("begin immediate"), self._busy_s)
+            check_code(handles.conn, self._name, len(released()))
             if handles.pen.look() > self._seen:
                 self._find_moved(handles)
             elif handles.pen.position < self._seen:
