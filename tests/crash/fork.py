@@ -4,8 +4,9 @@
 
 One process with everything imported forks a child for each life; the child tells the story and
 kills itself with SIGKILL at its point. The next life finds only what is on disk, or with `--in`
-in a database of that address. `--step` keeps to every so many points, and `--pairs` to every so
-many second ones, beginning elsewhere after each first one, so that all of them have their turn.
+in a database of that address. `--step` keeps to every so many points, from the one of `--from` on,
+and `--pairs` to every so many second ones, beginning elsewhere after each first one, so that all of
+them have their turn.
 Prints one JSON line a case: the points of each life, how it died, and what the world looks like at
 the end.
 """
@@ -159,7 +160,7 @@ def main() -> None:
 
     whole = case()
     total = len(whole["points"][0])
-    for first in range(1, total + 1, step):
+    for first in range(_number("--from", 1), total + 1, step):
         single = case(first)
         if pairs:
             for second in range(1 + first % pairs, len(single["points"][-1]) + 1, pairs):

@@ -645,6 +645,34 @@ async def test_a_move_is_not_undone_if_either_was_restored(upward, which):
         assert await here.mark() is not None
 
 
+async def test_a_source_that_was_restored_in_the_middle_of_a_move_can_go_on(place, full):
+    source, target = place("sqlite"), place("sqlite")
+    await fill(source, full)
+
+    async def stop(name, *args):
+        if name == "go_on_after":
+            raise StoreDamaged("the cable was pulled")
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(StoreDamaged):
+            await move(here, Watched(there, stop))
+    source.execute("update origin set fault = 'x'")
+
+    async with source.transfer() as here, target.transfer() as there:
+        with pytest.raises(CannotMove, match="`sayso move --undo` opens it for that"):
+            await move(here, there)
+        await undo(here, there)
+
+    async with source.opened() as store:
+        await refused(StoreRestored, store.append(write("run_new")))
+    recovered = await SqliteStore.open(source.path, recovers=True)
+    await recovered.accept_origin()
+    await recovered.append(write("run_new"))
+    await recovered.close()
+    with pytest.raises(StoreUnfinished, match="was undone"):
+        await target.store()
+
+
 async def test_a_move_that_could_not_begin_leaves_the_target_as_it_was(upward):
     source, target = upward
 

@@ -77,10 +77,14 @@ async def undo(source: Transfer, target: Transfer, *, progress: Progress = lambd
         raise CannotMove(f"{source.name!r} was not moved")
     if there is not None and there.token != mark.token:
         raise CannotMove(f"{source.name!r} was moved to {mark.other!r}, not to {target.name!r}")
-    await _check_origin(source)
+    half = there is not None and there.state == "filling"
+    if not half:
+        # One that was never whole has nothing that a restored store could miss; and that one takes
+        # no writes all the same, until `sayso restored` has looked at it.
+        await _check_origin(source)
     await _check_origin(target)
     undone = Mark(state="undone", other=source.name, token=mark.token, at=_now())
-    if there is not None and there.state == "filling":
+    if half:
         # Nobody could open it yet. Its mark comes last: with that it would be taken for whole.
         await source.reopen()
         await target.shut(undone)
@@ -105,8 +109,16 @@ async def _check_origin(store: Transfer) -> None:
     and what was worked on can look as if it was not.
     """
     if fault := await store.fault():
+        mark = await store.mark()
+        shut = (
+            f"; a move to {mark.other!r} has shut it: `sayso move --undo` opens it for that, "
+            f"unless {mark.other!r} is whole, and then that is the one to go on with"
+            if mark is not None and mark.state == "moved"
+            else ""
+        )
         raise CannotMove(
             f"{store.name!r} was restored or copied: {fault}; run `sayso restored` on it first"
+            f"{shut}"
         )
 
 
