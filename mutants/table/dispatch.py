@@ -14,7 +14,7 @@ _JOBS = "store/postgres_jobs.py"
 MUTANTS = (
     Mutant(
         name="work is not offered",
-        file="store/sql/postgres/0002_append.sql",
+        file="store/sql/postgres/0005_append.sql",
         old="        perform offer(unowned);\n",
         new="        null;\n",
         test=_QUEUE + "test_a_commit_that_leaves_work_to_nobody_leaves_one_job",

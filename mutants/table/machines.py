@@ -19,6 +19,13 @@ MUTANTS = (
         test=_UPGRADE + "test_an_older_process_stops_when_a_newer_one_breaks",
     ),
     Mutant(
+        name="an append of code that is too old does not look",
+        file="store/sql/postgres/0005_append.sql",
+        old="'0')::integer\n    then\n",
+        new="'0')::integer and false\n    then\n",
+        test=_UPGRADE + "test_an_older_process_stops_when_a_newer_one_breaks",
+    ),
+    Mutant(
         name="code that is too old never finds out by itself",
         file="store/sql/postgres/0003_rest.sql",
         old="    perform check_code();\n",
@@ -97,8 +104,8 @@ MUTANTS = (
     ),
     Mutant(
         name="whoever may not erase is not told who may",
-        file="store/sql/postgres/0002_append.sql",
-        old="        perform check_keeper();\n",
+        file="store/sql/postgres/0005_append.sql",
+        old="    perform check_keeper();\n",
         new="",
         test=_ROLE + "test_the_app_does_everything_but_erase_and_the_keeper_does_that",
     ),

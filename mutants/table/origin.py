@@ -65,6 +65,13 @@ MUTANTS = (
         test=_STORE + "TestInPostgres::test_a_dump_is_found_wherever_it_is_restored",
     ),
     Mutant(
+        name="an append takes a database for the one it was",
+        file="store/sql/postgres/0005_append.sql",
+        old="    if mark is distinct from current_setting('sayso.here', true) || '.' || spot\n",
+        new="    if false\n",
+        test=_STORE + "TestInPostgres::test_a_dump_is_found_wherever_it_is_restored",
+    ),
+    Mutant(
         name="a database is looked at before its turn",
         file="store/sql/postgres/0001.sql",
         old="may have said it meanwhile.\n    perform check_origin();\n",

@@ -8,6 +8,7 @@ _STORE = "store/test_postgres.py::"
 _OPEN = "store/test_postgres_open.py::"
 _PARTS = "store/test_postgres_parts.py::"
 _FAULT = "store/test_postgres_fault.py::"
+_APPEND = "store/sql/postgres/0005_append.sql"
 
 MUTANTS = (
     Mutant(
@@ -20,14 +21,14 @@ MUTANTS = (
     ),
     Mutant(
         name="appends to a database overtake one another",
-        file="store/sql/postgres/0002_append.sql",
-        old="    perform take_turn();\n",
+        file=_APPEND,
+        old="    said := pg_advisory_xact_lock(1398110579, spot);\n",
         new="",
         test=_STORE + "test_an_append_waits_for_one_that_is_not_committed_yet",
     ),
     Mutant(
         name="a condition that a database does not know is met",
-        file="store/sql/postgres/0002_append.sql",
+        file=_APPEND,
         old="end) is not true then",
         new="end) is false then",
         test=_STORE + "test_a_condition_that_the_server_does_not_know_is_not_taken_for_met",
@@ -69,10 +70,32 @@ MUTANTS = (
     ),
     Mutant(
         name="a position can be given twice",
-        file="store/sql/postgres/0002_append.sql",
-        old="        if not found then\n            raise exception 'somebody else",
-        new="        if false then\n            raise exception 'somebody else",
+        file=_APPEND,
+        old="set position = position + wanted from store x\n"
+        "    where position = (select max(position) from ends)\n",
+        new="set position = (select max(position) from ends) + wanted from store x\n",
         test=_PARTS + "test_no_position_is_given_twice_even_without_the_lock",
+    ),
+    Mutant(
+        name="what was refused leaves a gap between positions",
+        file=_APPEND,
+        old="    if seen < first + wanted then",
+        new="    if false then",
+        test=_STORE + "test_what_is_refused_leaves_no_gap_between_positions",
+    ),
+    Mutant(
+        name="one mixture of appends after another is prepared anew",
+        file="store/postgres_writer.py",
+        old="None if given is None else str(given),",
+        new="given,",
+        test=_STORE + "test_an_append_is_prepared_before_it_is_needed",
+    ),
+    Mutant(
+        name="a beginning looks through everything that was archived",
+        file=_APPEND,
+        old="        where project = new.project and thread = new.thread limit 1;\n",
+        new="        where project = new.project and (thread = new.thread) is true limit 1;\n",
+        test=_PARTS + "test_a_beginning_looks_at_no_archived_run_but_its_own",
     ),
     Mutant(
         name="what is due is looked for among all that wait",

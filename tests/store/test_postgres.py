@@ -24,6 +24,7 @@ from sayso.store import chain, postgres_pen
 from sayso.store import postgres_link as link
 from sayso.store.base import LEASE_MS, Key, Lost
 from sayso.store.postgres import PostgresStore
+from sayso.testing import FakeClock
 from sayso.testing.contract import hold_row, refused, write
 from tests.postgres import Cluster, cluster
 
@@ -108,10 +109,38 @@ async def test_nothing_is_skipped_while_many_append_and_one_follows(postgres, sc
         assert [entry.position for entry in seen] == list(range(1, 151))
 
 
+async def test_an_append_is_prepared_before_it_is_needed(postgres, schema, tmp_path):
+    """Whatever is in it, and whatever time it is."""
+    clock = FakeClock()
+    options = {"clock": clock, "pool_max": 1}
+    async with Wire(postgres.data, tmp_path) as wire, through(wire, schema, **options) as store:
+        await store._ear.close()
+        for after, time_ms in enumerate((0, 1 << 20, 1 << 40)):
+            clock.advance(time_ms)
+            before = wire.questions
+
+            await store.append(write(after=after, due_at=time_ms or None))
+
+            assert wire.questions - before == 1
+
+
+async def test_what_is_refused_leaves_no_gap_between_positions(postgres, schema):
+    async with opened(postgres, schema) as store:
+        appends = (write("run_1"), write("run_1", after=7, count=3), write("run_2"))
+        told = await asyncio.gather(*map(store.append, appends), return_exceptions=True)
+        alone = store.append(write("run_3", after=7))
+        await refused(StaleRun, alone)
+
+        last = await store.append(write("run_3"))
+
+        assert isinstance(told[1], StaleRun)
+        assert [told[0].position, told[2].position, last.position] == [1, 2, 3]
+
+
 async def test_an_append_is_one_round_trip(postgres, schema, tmp_path):
     async with Wire(postgres.data, tmp_path) as wire, through(wire, schema) as store:
         await store._ear.close()
-        for after in range(60):  # Until the driver has prepared it, on each connection.
+        for after in range(60):  # Until there are as many connections as will be.
             await store.append(write(after=after))
         before = wire.questions
 

@@ -236,6 +236,23 @@ async def ask_all(store: PostgresStore, plans: Plans, run_id: str) -> dict[str, 
     return found
 
 
+async def test_a_beginning_looks_at_no_archived_run_but_its_own(postgres, schema):
+    async with explained(postgres, schema) as (store, plans):
+        postgres.execute(
+            f"set search_path = {schema}; "
+            "insert into archives values (1, 'x', repeat('0', 64), 1, 1, 1); "
+            "insert into archived select 'old_' || n, 'p', 'thread_' || n, 1, sha256(''), 1 "
+            "from generate_series(1, 200) n"
+        )
+        for n, thread in enumerate(("", "new"), 1):
+            plans.told.clear()
+
+            await store.append(write(f"run_{n}", project="p", thread=thread))
+
+            assert any(one.get("Relation Name") == "archived" for one in plans.nodes())
+            assert plans.read("archived") == 0
+
+
 async def test_positions_are_given_as_fast_while_somebody_keeps_an_old_view(postgres, schema):
     """A backup does, for hours, and nothing that is written meanwhile can be cleaned away."""
     async with explained(postgres, schema) as (store, plans):

@@ -52,7 +52,7 @@ from sayso.store.postgres_error import unreachable
 from sayso.store.postgres_lane import Lane
 from sayso.store.postgres_link import PATIENCE_S, POOL_MAX, Link
 from sayso.store.postgres_migrate import check, migrate, released
-from sayso.store.postgres_pen import write_down
+from sayso.store.postgres_pen import APPEND, bind, write_down
 from sayso.store.postgres_ports import (
     PostgresDoor,
     PostgresOutbox,
@@ -191,7 +191,7 @@ class PostgresStore:
         store = cls(link, clock, proofs, lease_ms, aside=aside, recovers=recovers)
         store.moved_to = moved_to
         try:
-            await link.open()
+            await link.open(APPEND, (*bind(()), None, *store._caller))
             await store._ear.open(listen=listen)
         except BaseException:
             await store.close()

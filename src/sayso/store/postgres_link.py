@@ -13,6 +13,7 @@ for each statement there is an index that gives its rows in their order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import socket
@@ -102,6 +103,8 @@ class Link:
         """Why this code may not use the store any more; empty while it may."""
         self._patience_s = patience_s
         self._fault: BaseException | None = None
+        self._first: Callable[[Conn], Awaitable[object]] | None = None
+        """What a new connection of the pool does first."""
         self._under_way: set[asyncio.Task[Any]] = set()
         self._pool: AsyncConnectionPool[Conn] = AsyncConnectionPool(
             address.conninfo,
@@ -116,8 +119,9 @@ class Link:
             name=f"sayso {address.name}",
         )
 
-    async def open(self) -> None:
-        """Fill the pool."""
+    async def open(self, sql: str, params: Params) -> None:
+        """Fill the pool, and have each of its connections prepare this statement by doing it."""
+        self._first = _statement(sql, params)
         await self._pool.open()
 
     async def close(self) -> None:
@@ -163,8 +167,8 @@ class Link:
         """Write, by one statement and its commit. `CommitUnknown` if its answer is lost. It is
         carried out even if nobody awaits its answer any more.
 
-        It is not prepared: that would be an exchange of its own, after whose loss nothing was
-        written, and most writes are calls of functions that keep their plans.
+        To prepare it is an exchange of its own, after whose loss nothing was written: an append is
+        only prepared when a connection is opened.
         """
         return await self.lend(_statement(sql, params, prepare=prepare))
 
@@ -273,6 +277,10 @@ class Link:
             self._fault = error
             raise
         self._fault = None
+        if self._first is not None:
+            # Whatever is wrong with it is said to whoever needs it.
+            with contextlib.suppress(psycopg.Error):
+                await self.use(conn, self._first)
 
     async def _set_up(self, conn: Conn) -> None:
         async def do(conn: Conn) -> None:

@@ -20,13 +20,12 @@ from sayso.store.admit import check_conditions, check_guard, check_item
 from sayso.store.archive import archived
 from sayso.store.base import Appended, HoldRow, ItemPut, KeyRow, NewParcel, Write
 from sayso.store.outbox import check_parcels
+from sayso.store.postgres_array import Blobs, Cell, Numbers, Texts, number, text
 from sayso.store.postgres_error import from_state
 from sayso.store.shelf import check_name, check_put, check_rev
 
-APPEND = "select * from append(%s::text[], %b::bytea[], %s::int[], %s::bigint, %s::text, %s::text)"
-"""Appends, their bytes, where the bytes of each begin, store time if it is a test's, the sender and
-the channel.
-"""
+APPEND = f"select append({'%b, ' * 21}%s::bigint, %s::text, %s::text)"
+"""The columns that `bind` gives, store time if it is a test's, the sender and the channel."""
 _FINAL = ("completed", "failed", "cancelled")
 
 
@@ -49,15 +48,42 @@ class _Facts(msgspec.Struct, frozen=True):
         return self.found or 0
 
 
+class _Line(NamedTuple):
+    """A write: a cell for each column."""
+
+    run: Cell
+    project: Cell
+    agent: Cell
+    thread: Cell
+    status: Cell
+    owner: Cell
+    owner_was: Cell
+    after: Cell
+    after_id: Cell
+    fold: Cell
+    state: Cell
+    due_at: Cell
+    conditions: Cell
+    rest: Cell
+
+
+_COLUMNS = (*[Texts] * 7, Numbers, Blobs, Numbers, Blobs, Numbers, Texts, Texts)
+"""What the cells of a line become, in their order."""
+
+
 class Doc(NamedTuple):
-    """An append, written down."""
+    """An append, written down: its lines, and for each of them its entries and other bytes."""
 
     writes: tuple[Write, ...]
-    text: str
-    blobs: list[bytes]
+    lines: list[_Line]
+    blobs: list[list[bytes]]
+    size: int
+    """About how many bytes it has."""
 
 
-class _Blobs(list[bytes]):
+class _Places(list[bytes]):
+    """Bytes that JSON names by their place."""
+
     def place(self, data: bytes | None) -> int | None:
         if data is None:
             return None
@@ -67,24 +93,39 @@ class _Blobs(list[bytes]):
 
 def write_down(writes: tuple[Write, ...]) -> Doc:
     """Write an append down. `BadValue` if something in it could not be kept."""
-    blobs = _Blobs()
+    lines: list[_Line] = []
+    blobs: list[list[bytes]] = []
+    size = 0
     for write in writes:
         _check_names(write)
-    try:
-        text = msgspec.json.encode([_write(write, blobs) for write in writes]).decode()
-    except (TypeError, ValueError) as error:  # Half a character is a ValueError as well.
-        raise BadValue(f"it cannot be kept: {error}") from None
-    return Doc(writes, text, list(blobs))
+        places = _Places()
+        lines.append(_line(write, places))
+        blobs.append(places)
+        size += len(write.state) + sum(map(len, places))
+        size += sum(len(new.payload) for new in write.entries)
+    return Doc(writes, lines, blobs, size)
 
 
-def bind(docs: Sequence[Doc]) -> tuple[list[str], list[bytes], list[int]]:
-    """Put the texts, the bytes, and where the bytes of each begin, into one row of parameters."""
-    blobs: list[bytes] = []
-    bases: list[int] = []
+def bind(docs: Sequence[Doc]) -> tuple[list[Cell], ...]:
+    """Put appends into one row of parameters."""
+    lasts, uptos, bases = Numbers(), Numbers(), Numbers()
+    ids, payloads, blobs = Blobs(), Blobs(), Blobs()
+    lines: list[_Line] = []
     for doc in docs:
-        bases.append(len(blobs))
-        blobs += doc.blobs
-    return [doc.text for doc in docs], blobs, bases
+        lines += doc.lines
+        lasts.append(number(len(lines)))
+        for write, own in zip(doc.writes, doc.blobs, strict=True):
+            ids += [new.id for new in write.entries]
+            payloads += [new.payload for new in write.entries]
+            uptos.append(number(len(ids)))
+            bases.append(number(len(blobs)))
+            blobs += own
+    width = chain.SALT_BYTES
+    salt = os.urandom(width * len(ids))
+    salts = Blobs(salt[at : at + width] for at in range(0, len(salt), width))
+    cells = zip(*lines, strict=True) if lines else [()] * len(_COLUMNS)
+    columns = [kind(column) for kind, column in zip(_COLUMNS, cells, strict=True)]
+    return (lasts, *columns, uptos, ids, salts, payloads, bases, blobs)
 
 
 def read_answer(doc: Doc, answer: dict[str, Any], name: str) -> Appended | SaysoError:
@@ -152,39 +193,54 @@ def _check_names(write: Write) -> None:
     check_parcels(write)
 
 
-def _write(write: Write, blobs: _Blobs) -> dict[str, Any]:
-    salts = os.urandom(chain.SALT_BYTES * len(write.entries))
-    entries = [
-        (
-            blobs.place(new.id),
-            blobs.place(salts[n * chain.SALT_BYTES : (n + 1) * chain.SALT_BYTES]),
-            blobs.place(new.payload),
-        )
-        for n, new in enumerate(write.entries)
-    ]
-    key = write.key
-    return {
-        "run": write.run,
-        "after": write.after,
-        "after_id": blobs.place(write.after_id),
-        "entries": entries,
-        "project": write.project,
-        "agent": write.agent,
-        "thread": write.thread,
-        "status": write.status,
-        "fold": write.fold,
-        "state": blobs.place(write.state),
-        "due_at": write.due_at,
-        "owner": write.owner,
-        "owner_was": write.owner_was,
-        "key": None if key is None else (key.project, key.key, key.digest),
-        "only_if": [_condition(one) for one in write.only_if],
-        "holds": [_hold(one, blobs) for one in write.holds],
-        "items": [_item(one, blobs) for one in write.items],
-        "parcels": [_parcel(one, blobs) for one in write.parcels],
-        "unparcels": write.unparcels,
-        "redacts": write.redacts,
-    }
+def _line(write: Write, places: _Places) -> _Line:
+    return _Line(
+        run=text(write.run),
+        project=text(write.project),
+        agent=text(write.agent),
+        thread=text(write.thread or None),
+        status=text(write.status),
+        owner=text(write.owner),
+        owner_was=text(write.owner_was),
+        after=number(write.after),
+        after_id=write.after_id,
+        fold=number(write.fold),
+        state=write.state,
+        due_at=number(write.due_at),
+        conditions=_json(_conditions(write)),
+        rest=_json(_rest(write, places)),
+    )
+
+
+def _json(said: object) -> Cell:
+    try:
+        return msgspec.json.encode(said) if said else None
+    except (TypeError, ValueError) as error:  # Half a character is a ValueError as well.
+        raise BadValue(f"it cannot be kept: {error}") from None
+
+
+def _conditions(write: Write) -> list[tuple[Any, ...]]:
+    found = [_condition(one) for one in write.only_if]
+    if write.key is not None:
+        found.append(("key", write.key.project, write.key.key))
+    return found
+
+
+def _rest(write: Write, places: _Places) -> dict[str, Any]:
+    """Give what not every write has."""
+    rest: dict[str, Any] = {}
+    if write.key is not None:
+        rest["key"] = (write.key.project, write.key.key, write.key.digest)
+    if write.holds:
+        rest["holds"] = [_hold(one, places) for one in write.holds]
+    if write.redacts:
+        rest["redacts"] = write.redacts
+    if write.items:
+        rest["items"] = [_item(one, places) for one in write.items]
+    if write.parcels or write.unparcels:
+        rest["parcels"] = [_parcel(one, places) for one in write.parcels]
+        rest["unparcels"] = write.unparcels
+    return {"project": write.project, **rest} if rest else rest
 
 
 def _condition(condition: Condition) -> tuple[Any, ...]:
@@ -197,7 +253,7 @@ def _condition(condition: Condition) -> tuple[Any, ...]:
             return ("item", kind, id, rev)
 
 
-def _hold(hold: HoldRow, blobs: _Blobs) -> dict[str, Any]:
+def _hold(hold: HoldRow, places: _Places) -> dict[str, Any]:
     return {
         "n": hold.n,
         "status": hold.status,
@@ -213,21 +269,21 @@ def _hold(hold: HoldRow, blobs: _Blobs) -> dict[str, Any]:
         "opened_at": hold.opened_at,
         "deadline": hold.deadline,
         "who": hold.who,
-        "decision": blobs.place(hold.decision),
-        "votes": blobs.place(hold.votes),
+        "decision": places.place(hold.decision),
+        "votes": places.place(hold.votes),
         "escalates_at": hold.escalates_at,
-        "words": blobs.place(None if hold.words is None else hold.words.encode()),
+        "words": places.place(None if hold.words is None else hold.words.encode()),
     }
 
 
-def _item(item: ItemPut, blobs: _Blobs) -> dict[str, Any]:
-    return {"kind": item.kind, "id": item.id, "rev": item.rev, "data": blobs.place(item.data)}
+def _item(item: ItemPut, places: _Places) -> dict[str, Any]:
+    return {"kind": item.kind, "id": item.id, "rev": item.rev, "data": places.place(item.data)}
 
 
-def _parcel(parcel: NewParcel, blobs: _Blobs) -> dict[str, Any]:
+def _parcel(parcel: NewParcel, places: _Places) -> dict[str, Any]:
     return {
         "id": parcel.id,
         "kind": parcel.kind,
         "due_at": parcel.due_at,
-        "data": blobs.place(parcel.data),
+        "data": places.place(parcel.data),
     }

@@ -69,7 +69,7 @@ class Writer:
     def _next_batch(self) -> list[Job]:
         count, size = 0, 0
         for job in self._jobs[:BATCH_MAX]:
-            size += sum(map(len, job.doc.blobs))
+            size += job.doc.size
             if count and size > BATCH_BYTES_MAX:
                 break
             count += 1
@@ -77,14 +77,16 @@ class Writer:
         return batch
 
     async def _carry_out(self, batch: list[Job]) -> None:
+        given = self._given()
         params = (
             *bind([job.doc for job in batch]),
-            self._given(),
+            # As text: the driver would choose a type by how large it is.
+            None if given is None else str(given),
             self._sender,
             self._link.address.channel,
         )
         try:
-            rows = await self._link.write(APPEND, params)
+            ((answers,),) = await self._link.write(APPEND, params, prepare=True)
         except SaysoError as error:
             for job in batch:
                 refuse(job.answer, error)
@@ -95,7 +97,7 @@ class Writer:
             raise
         written: list[Write] = []
         count, position = 0, 0
-        for job, (answer,) in zip(batch, rows, strict=True):
+        for job, answer in zip(batch, answers, strict=True):
             found = read_answer(job.doc, answer, self._link.name)
             if isinstance(found, SaysoError):
                 refuse(job.answer, found)
