@@ -173,11 +173,11 @@ class RunLoop:
             while self.poked:
                 self._rung = False
                 if works := await self._find():
-                    for work in works[:-1]:
+                    for work in works[1:]:
                         self._spawn(work)
                     if self._rung:
                         self._spawn(None)
-                    return works[-1]
+                    return works[0]
         finally:
             self._looking = False
         return None
@@ -319,9 +319,9 @@ class RunLoop:
     def _begin(self, started: Sequence[e.CallStarted], proposal: Proposal) -> Work | None:
         """Have all bodies but one begun, and give that one."""
         works = [partial(self._body, event, proposal) for event in started]
-        for work in works[:-1]:
+        for work in works[1:]:
             self._spawn(work)
-        return works[-1] if works else None
+        return works[0] if works else None
 
     async def _take(self, proposal: Proposal) -> list[e.CallStarted]:
         """Record a turn, once no command is under way that it would cut off."""
