@@ -10,7 +10,7 @@ import struct
 from typing import ClassVar
 
 import psycopg
-from psycopg.abc import Buffer
+from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
@@ -58,7 +58,13 @@ def number(value: int | None) -> Cell:
 
 class _ArrayDumper(Dumper):
     format = Format.BINARY
+    array: ClassVar[int]
     element: ClassVar[int]
+
+    def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
+        super().__init__(cls, context)
+        # Not of its class, or the driver would give it whatever is copied into such a column.
+        self.oid = self.array
 
     def dump(self, obj: list[Cell]) -> Buffer:
         if not obj:
@@ -70,15 +76,15 @@ class _ArrayDumper(Dumper):
 
 
 class _TextsDumper(_ArrayDumper):
-    oid, element = 1009, 25
+    array, element = 1009, 25
 
 
 class _NumbersDumper(_ArrayDumper):
-    oid, element = 1016, 20
+    array, element = 1016, 20
 
 
 class _BlobsDumper(_ArrayDumper):
-    oid, element = 1001, 17
+    array, element = 1001, 17
 
 
 psycopg.adapters.register_dumper(Texts, _TextsDumper)
