@@ -23,7 +23,7 @@ MUTANTS = (
         file="store/sql/postgres/0005_append.sql",
         old="'0')::integer\n    then\n",
         new="'0')::integer and false\n    then\n",
-        test=_UPGRADE + "test_an_older_process_stops_when_a_newer_one_breaks",
+        test=_UPGRADE + "test_an_open_store_finds_out_at_its_next_use[append]",
     ),
     Mutant(
         name="code that is too old never finds out by itself",

@@ -93,7 +93,8 @@ async def test_an_older_process_stops_when_a_newer_one_breaks(postgres, url):
 
 @pytest.mark.parametrize("use", ["append", "load", "shelf", "look"])
 async def test_an_open_store_finds_out_at_its_next_use(url, use):
-    store = await PostgresStore.open(url, listen=False)
+    # On one connection, or another one would look more closely, being new.
+    store = await PostgresStore.open(url, listen=False, pool_max=1)
     await store.append(write())
     await bring_up(url, steps=(*released(), BREAKS))
 
