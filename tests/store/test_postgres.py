@@ -84,18 +84,17 @@ async def test_an_append_waits_for_one_that_is_not_committed_yet(postgres, schem
     ):
         # The first append of a connection looks more closely, and waits for its turn there, too.
         await store.append(write("run_0"))
-        conn = await conn_to(postgres, schema)
-        await conn.execute("begin")
-        await conn.execute("select take_turn()")
-        waits = store.append(write("run_1"))
-        done, _ = await asyncio.wait([waits], timeout=0.5)
-        assert not done
-        assert len(await other.tail()) == 1
+        async with await conn_to(postgres, schema) as conn:
+            await conn.execute("begin")
+            await conn.execute("select take_turn()")
+            waits = store.append(write("run_1"))
+            done, _ = await asyncio.wait([waits], timeout=0.5)
+            assert not done
+            assert len(await other.tail()) == 1
 
-        await conn.execute("commit")
+            await conn.execute("commit")
 
-        assert (await waits).position == 2
-        await conn.close()
+            assert (await waits).position == 2
 
 
 async def test_nothing_is_skipped_while_many_append_and_one_follows(postgres, schema):
