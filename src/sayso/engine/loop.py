@@ -28,7 +28,6 @@ from sayso.engine.calls import (
     continue_body,
     look_after,
     propose_continue,
-    propose_record,
     propose_starts,
     run_body,
 )
@@ -38,6 +37,7 @@ from sayso.engine.insist import insist
 from sayso.engine.parts import Parts
 from sayso.engine.ports import Scene
 from sayso.engine.proposal import Proposal
+from sayso.engine.record import propose_record
 from sayso.engine.turn import propose_turn
 from sayso.errors import (
     CannotGoOn,
