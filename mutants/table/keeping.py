@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         name="the folder of a new store is not synced",
         file="store/sqlite.py",
-        old="                sync_dir(os.path.dirname(real))  # noqa: PTH120\n",
+        old="                sync_dir(os.path.dirname(real))\n",
         new="",
         test="crash/test_power_loss.py::test_no_acknowledged_append_is_lost_to_a_power_cut",
     ),

@@ -41,14 +41,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a schema for newer code is opened",
-        file="store/postgres_migrate.py",
-        old="if found.since > len(steps):",
-        new="if False:",
+        file="store/step.py",
+        old="    if since > known:\n",
+        new="    if False:\n",
         test="store/test_postgres_open.py::test_a_newer_store_is_refused",
     ),
     Mutant(
         name="a migration that says nothing lets older code go on",
-        file="store/postgres_migrate.py",
+        file="store/step.py",
         old="since, online = number, False",
         new="since, online = 1, False",
         test=_UPGRADE + "test_an_older_process_stops_when_a_newer_one_breaks",

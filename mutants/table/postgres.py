@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         name="what is meant as a database becomes a file, with its password in the name",
         file="given.py",
-        old="    if _MEANT.search(text):\n",
+        old="    if re.search(_MEANT, text):\n",
         new="    if False:\n",
         test="cli/test_move.py::test_what_is_meant_as_a_database_becomes_no_file_and_is_not_repeated"
         "[postgres:u:s3cret@h/db]",
