@@ -277,7 +277,7 @@ class Ledger:
                     found.add(entry.seq, decode(entry))
             if live.stale:
                 continue
-            live.committed = max(live.committed, *[entry.seq for entry in journal[-1:]])
+            live.committed = max([live.committed, *(entry.seq for entry in journal[-1:])])
             live.add_to(found)
             live.transcript = found
             if found.seq >= live.run.seq:
@@ -388,7 +388,14 @@ class Ledger:
         return first_part(event, worker, key)
 
     def _part(self, live: Live, events: Sequence[e.Event], order: Order) -> Part:
-        return next_part(live, events, order, self.notices)
+        return next_part(live, events, order, owner=self._owner_after, notices=self.notices)
+
+    def _owner_after(self, owner: str, run: Run, takes: Takes | None) -> str | None:
+        """Say who owns a run that was left like this; None: whoever did before."""
+        if status_of(run) is not Status.RUNNING:
+            return ""
+        worker = "" if owner or takes is None else takes(run.agent)
+        return worker or None
 
     def _hand_over(self, *parts: Part) -> Sent:
         """Give an append to the store; its runs in memory are from now on what they will be."""

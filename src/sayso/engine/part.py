@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sayso.domain import events as e
 from sayso.domain import settling
 from sayso.domain.lifecycle import epilogue
-from sayso.domain.run import Run, Status
-from sayso.domain.standing import status_of
+from sayso.domain.run import Run
 from sayso.engine.live import Live
 from sayso.engine.parcel import Kind
 from sayso.engine.sent import Order, Part, Takes
@@ -26,32 +25,38 @@ def first_part(event: e.RunStarted, worker: str = "", key: Key | None = None) ->
 
 
 def next_part(
-    live: Live, events: Sequence[e.Event], order: Order, notices: Collection[Kind]
+    live: Live,
+    events: Sequence[e.Event],
+    order: Order,
+    *,
+    owner: Callable[[str, Run, Takes | None], str | None],
+    notices: Collection[Kind],
 ) -> Part:
-    """Say what events do to a run: the end or the change of status that they bring included."""
+    """Say what events do to a run: the end or the change of status that they bring included. The
+    rule of its `owner` says whose it is then; None: whose it was.
+    """
     before = live.run
     steps = take_steps(before, events)
     if follows := epilogue(steps[-1].after):
         steps += take_steps(steps[-1].after, follows)
     after = steps[-1].after
-    owner = _owner_after(live.owner, after, order.takes)
-    owner_was = "" if owner else order.owned_by
+    owned_by = owner(live.owner, after, order.takes)
+    owner_was = "" if owned_by else order.owned_by
     items = () if order.items is None else order.items()
     write = make_write(
         live.last,
         steps,
-        owner=owner,
+        owner=owned_by,
         owner_was=owner_was,
         key=order.key,
         items=items,
         notices=notices,
     )
-    owner = live.owner if owner is None else owner
     return Part(
         live=live,
         run=after,
         events=tuple([step.event for step in steps]),
-        owner=owner,
+        owner=live.owner if owned_by is None else owned_by,
         write=write,
         quiet=order.quiet,
     )
@@ -68,11 +73,3 @@ def news_of(part: Part, above: Run, now: int) -> Sequence[e.Event]:
         now=now,
         turns=run.turns + run.spent,
     )
-
-
-def _owner_after(owner: str, run: Run, takes: Takes | None) -> str | None:
-    """Say who owns a run that was left like this; None: whoever did before."""
-    if status_of(run) is not Status.RUNNING:
-        return ""
-    worker = "" if owner or takes is None else takes(run.agent)
-    return worker or None
