@@ -83,7 +83,7 @@ def _look(wish: Wish, row: Found) -> Look:
         place: found for place, *found in zip(places, ids, revs, data, strict=True)
     }
     items = [_item(run, want, there.get(place)) for place, want in enumerate(wish.items, start=1)]
-    journal = [entry_of(run.id, one) for one in zip(*entries, strict=True)]
+    journal = tuple([entry_of(run.id, one) for one in zip(*entries, strict=True)])
     return Look(row=run, items=tuple(items), journal=journal)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sayso.errors import CommitUnknown, SaysoError, StoreClosed
 from sayso.store.base import Appended, Write
@@ -95,21 +95,30 @@ class Writer:
             for job in batch:
                 refuse(job.answer, CommitUnknown())
             raise
-        written: list[Write] = []
-        count, position = 0, 0
-        for job, answer in zip(batch, answers, strict=True):
-            found = read_answer(job.doc, answer, self._link.name)
-            if isinstance(found, SaysoError):
-                refuse(job.answer, found)
-                continue
-            written += job.doc.writes
-            count += sum(len(write.entries) for write in job.doc.writes)
-            position = found.position
-            if not job.answer.done():
-                job.answer.set_result(found)
-        if written:
-            # Writers before watchers: what these look at is then no longer under way.
-            self._on_appended(written, position - count, position)
+        self._answer(batch, answers)
+
+    def _answer(self, batch: list[Job], answers: list[Any]) -> None:
+        found = [
+            read_answer(job.doc, answer, self._link.name)
+            for job, answer in zip(batch, answers, strict=True)
+        ]
+        taken = [
+            (job.doc, one)
+            for job, one in zip(batch, found, strict=True)
+            if not isinstance(one, SaysoError)
+        ]
+        if taken:
+            # Watchers are woken first, while whoever has written still has the run in memory; all
+            # of this is over when they look, and what they look at is no longer under way.
+            written = [write for doc, _ in taken for write in doc.writes]
+            last = taken[-1][1].position
+            count = sum(len(write.entries) for write in written)
+            self._on_appended(written, last - count, last)
+        for job, one in zip(batch, found, strict=True):
+            if isinstance(one, SaysoError):
+                refuse(job.answer, one)
+            elif not job.answer.done():
+                job.answer.set_result(one)
 
 
 def refuse(answer: asyncio.Future[Appended], error: BaseException) -> None:

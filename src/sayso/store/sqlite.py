@@ -424,9 +424,10 @@ class SqliteStore:
         return answer
 
     def _answered(self, batch: list[Job]) -> None:
-        # Writers before watchers: what these look at is then no longer under way.
-        self._queue.answered(batch)
+        # Watchers are woken first, while whoever has written still has the run in memory; all of
+        # this is over when they look, and what they look at is no longer under way.
         self._watches.tell([one for job in batch if job.error is None for one in job.writes])
+        self._queue.answered(batch)
 
     def _moved(self, run_ids: list[str] | None) -> None:
         """Another process has committed to these runs; None: to whichever."""
