@@ -42,6 +42,7 @@ HEAVY = {
 IDLE = {
     "sayso.agents.models",
     "sayso.agents.probe",
+    "sayso.domain.handing",
     "sayso.domain.pattern",
     "sayso.domain.plan",
     "sayso.domain.tree",
@@ -52,11 +53,12 @@ IDLE = {
     "sayso.store.archive",
     "sayso.store.door",
     "sayso.store.outbox",
+    "sayso.store.query",
     "sayso.store.seal",
     "sayso.store.words",
 }
 """What resuming a run with one approved call has no use for."""
-OURS_MAX = 120
+OURS_MAX = 128
 """Each module of ours is a four-hundredth of a bare process, or more."""
 RESUME = """
 import sys, asyncio, apsw

@@ -637,7 +637,7 @@ async def test_what_names_no_files_is_not_looked_at(monkeypatch: pytest.MonkeyPa
     async def never(*_: Any) -> Any:
         seen.append("thread")
 
-    monkeypatch.setattr("sayso.engine.operand.in_thread", never)
+    monkeypatch.setattr("sayso.engine.thread.in_thread", never)
 
     @tool(approval=True)
     def plain(path: str) -> str:

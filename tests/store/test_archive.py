@@ -534,7 +534,8 @@ def killed(kept: Place, to, point: int) -> bool:
     async def archiving() -> None:
         apsw.connection_hooks.append(lambda conn: setattr(conn, "exec_trace", step))
         store = await kept.store()
-        store.archives = Watched(store.archives, call)
+        watched = Watched(store.archives, call)
+        type(store).archives = property(lambda _: watched)  # Of this child alone.
         sys.addaudithook(heard)
         async with Sayso(store, work=False) as app:
             await app.audit.archive("1ms", to, by="mira")
