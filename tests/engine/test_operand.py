@@ -634,10 +634,10 @@ async def test_reading_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPat
 async def test_what_names_no_files_is_not_looked_at(monkeypatch: pytest.MonkeyPatch):
     seen: list[str] = []
 
-    async def never(*_: Any) -> Any:
-        seen.append("thread")
+    def never(*_: Any) -> Any:
+        seen.append("files")
 
-    monkeypatch.setattr("sayso.engine.thread.in_thread", never)
+    monkeypatch.setattr("sayso.engine.operand._pin_all", never)
 
     @tool(approval=True)
     def plain(path: str) -> str:

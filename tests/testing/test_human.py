@@ -102,12 +102,15 @@ async def test_a_hold_that_is_left_is_somebody_elses() -> None:
             await human.settle(run, timeout=0.1)
         (left,) = (await run.view()).holds
 
-        async with FakeHuman(app, by="mira", decide=lambda hold: reject("me, then")):
+        def take(hold: HoldView) -> Any:
+            return reject("me, then") if hold.args["n"] == 2 else None
+
+        async with FakeHuman(app, by="mira", decide=take):
             await human.settle(run, timeout=10)
 
         assert left.args["n"] == 2
         assert len(asked) == len(set(asked)), "nobody is asked twice about the same thing"
-        assert sorted(done) == [1]
+        assert sorted(done) == [1, 3]
 
 
 async def test_a_verdict_alone_says_nothing_about_a_call_in_doubt() -> None:
