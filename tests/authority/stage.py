@@ -63,6 +63,8 @@ class Stage:
         self.state = state
         self.left: Case | None = None
         """A case that the last try has left as it was."""
+        self.earlier = ""
+        """The run of the last try."""
         self._lost = lost
         self._at = 0
 
@@ -360,7 +362,9 @@ async def play(there: Stage, cell: table.Cell) -> list[str]:
     found = await there.act(cell, case)
 
     wrong = [] if found == cell.expected else [f"{cell}: {found}, not {cell.expected}"]
-    news = await there.news()
+    # What became of the case before goes on meanwhile.
+    earlier, there.earlier = there.earlier, case.run.id
+    news = [one for one in await there.news() if one.run_id == case.run.id or one.run_id != earlier]
     if cell.expected in (table.OK, "absent"):
         quiet = cell.verb in CHANGES_NOTHING or cell.relation == "grant"
         done_before = cell.verb == "cancel" and cell.state == "cancelled"

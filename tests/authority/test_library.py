@@ -77,7 +77,7 @@ def test_every_verb_that_acts_for_somebody_is_in_the_table() -> None:
         if not name.startswith("_") and "by" in inspect.signature(method).parameters
     }
     # What the engine asks, not somebody.
-    inside = {"grants.give", "people.authority", "people.acting", "people.owning"}
+    inside = {"grants.give", "people.authority", "people.acting", "people.owning", "people.wants"}
     # What only looks: tests/server holds it to its own table.
     inside.add("window")
 

@@ -36,10 +36,11 @@ class Answer(asyncio.Future[T]):
         return cancelled
 
     def _heard(self) -> None:
-        if self._hears is None:
+        hears, self._hears = self._hears, None  # Or the two would keep each other in memory.
+        if hears is None:
             return
         try:
-            self._hears(self)
+            hears(self)
         except Exception as error:  # noqa: BLE001 - whoever gives answers has others to give.
             about = {"message": "an answer was not taken note of", "exception": error}
             self.get_loop().call_exception_handler(about)
