@@ -77,7 +77,7 @@ class Worker:
         """Say how many more runs could be worked on here."""
         # What is on its way counts, or whatever comes at once would be taken by one worker.
         coming = self._parts.ledger.giving | self._taking_over
-        under_way = len(self._loops) + sum(one not in self._loops for one in coming)
+        under_way = len(self._loops) + len(coming - self._loops.keys())
         return 0 if self._draining else self._parts.bounds.runs_max - under_way
 
     def could_take(self, agent: str) -> bool:
