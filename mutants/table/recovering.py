@@ -112,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a run that waits keeps its owner",
-        file="engine/part.py",
-        old='    if status_of(run) is not Status.RUNNING:\n        return ""',
-        new="    if status_of(run) is not Status.RUNNING:\n        return None",
+        file="engine/ledger.py",
+        old='        if status_of(run) is not Status.RUNNING:\n            return ""',
+        new="        if status_of(run) is not Status.RUNNING:\n            return None",
         test="engine/test_cycle.py::test_an_approved_call_runs_once_and_the_run_goes_on",
     ),
     Mutant(
