@@ -21,7 +21,7 @@ from sayso.testing.contract import write
 from tests.postgres import Cluster
 
 from .conftest import KEYS
-from .dispatch_child import clerk
+from .dispatch_child import clerk, most
 from .kit import Place, agent, completed, held, until
 
 _CHILD = Path(__file__).with_name("dispatch_child.py")
@@ -190,13 +190,7 @@ async def test_two_processes_keep_to_the_bound_of_a_project(postgres: Cluster, t
             )
             for run in runs:
                 assert (await run.wait(final=True, timeout=60)).status == "completed"
-    going, most, who = 0, 0, set[str]()
-    for sign, name in (one.split() for one in lines.read_text().splitlines() if one[0] in "+-"):
-        going += 1 if sign == "+" else -1
-        most = max(most, going)
-        who.add(name)
-    assert most == 4, "two of each project"
-    assert who == {"a", "b"}
+    assert most(tmp_path) == (4, {"a", "b"}), "two of each project"
 
 
 async def test_a_job_of_a_process_that_was_killed_before_it_claimed_is_picked_again(
