@@ -248,7 +248,7 @@ MUTANTS = (
     Mutant(
         name="a run that moved while it was worked on is not looked at again",
         file="engine/worker.py",
-        old="if loop is not None and loop.seen is run:",
+        old="if loop is not None and loop.seen is run and known:",
         new="if loop is not None:",
         test="engine/test_parallel.py::"
         "test_a_held_call_can_be_decided_while_a_sibling_runs_and_starts_at_once",

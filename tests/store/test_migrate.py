@@ -146,6 +146,15 @@ async def test_older_code_is_ended_by_a_migration_that_says_nothing(tmp_path, mo
     await store.close()
 
 
+def test_every_migration_that_says_nothing_ends_the_code_before_it(tmp_path):
+    path, first = tmp_path / "sayso.db", len(released())
+    again = [f"create table more_{n} (a any) strict" for n in range(3)]
+
+    for count in range(1, 4):
+        with bring_up(path, ADDS, *again[:count]):
+            assert look_at_versions(str(path)) == (first + 1 + count, first + 1 + count)
+
+
 async def test_a_step_that_allows_older_code_is_made_with_its_note_or_not_at_all(tmp_path):
     path = tmp_path / "sayso.db"
     await use(path)

@@ -61,6 +61,7 @@ from sayso.errors import (
     HoldExpired,
     KeyReused,
     NotAllowed,
+    NotUnderstood,
     NotWhatWasShown,
     Refused,
     UnknownHold,
@@ -437,7 +438,10 @@ class _Done(NamedTuple):
         if self.written is None or not rows or not self.journal:
             return None
         run, first = self.written.run, self.written.run.seq - len(self.events) + 1
-        said = {entry.seq: decode(entry) for entry in self.journal}
+        try:
+            said = {entry.seq: decode(entry) for entry in self.journal}
+        except NotUnderstood:
+            return None  # It is decided all the same.
         said |= enumerate(cast("tuple[e.AnyEvent, ...]", self.events), start=first)
         return view_among(rows[0], said, run.project, run.agent)
 

@@ -135,7 +135,7 @@ class RunHandle:
         held: bool = False,
     ) -> _Seen:
         """Wait until the run's row is as wanted, or, with `held`, has an open hold."""
-        watch, wide = self._parts.store.watch(look_up(self.id)), False
+        watch, wide, at = self._parts.store.watch(look_up(self.id)), False, 0
         clock = asyncio.get_running_loop().time
         until = None if timeout_s is None else clock() + timeout_s
         try:
@@ -143,8 +143,11 @@ class RunHandle:
                 # It is about to move, and what this process commits need not be read.
                 await watch.wait(SOON_S if timeout_s is None else min(SOON_S, timeout_s))
             while True:
-                seen = await self._see(watch.news())
-                row = seen.row
+                news = watch.news()
+                # The answer to a write of ours may come after others' of later.
+                late = news is not None and news.after + len(news.entries) < at
+                seen = await self._see(None if late else news)
+                row, at = seen.row, seen.row.seq
                 if await there(row) or (held and await self._asks(row)):
                     return seen
                 if not wide and row.status == "suspended" and await self._children(row):

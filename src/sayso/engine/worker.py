@@ -95,10 +95,12 @@ class Worker:
         if run.ending or run.final:
             self._parts.hot.forget(run.id)
         loop = self._loops.get(run.id)
-        if loop is not None and loop.seen is run:
+        # After an answer that was lost, what was looked at is gone, or is from before the write.
+        known = self._parts.ledger.at_hand(run.id) is not None
+        if loop is not None and loop.seen is run and known:
             return  # It has been looked at since it was handed over.
         if loop is not None or (owner == self.id and status_of(run) is Status.RUNNING):
-            self._adopt(run.id)
+            self._adopt(run.id, elsewhere=not known)
 
     def expect(self, run: Run, owner: str) -> None:
         """Hear of a write that is about to be handed over: while it is being committed, the start

@@ -26,8 +26,8 @@ APPLICATION_ID = 0x53617973
 def released() -> tuple[str, ...]:
     """All migrations; the first makes an empty file ours."""
     folder = os.path.join(os.path.dirname(__file__), "sql")
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
-    return tuple(_read(os.path.join(folder, name)) for name in names)
+    names = [name for name in os.listdir(folder) if name[0].isdigit() and name.endswith(".sql")]
+    return tuple(_read(os.path.join(folder, name)) for name in sorted(names))
 
 
 def _read(path: str) -> str:
@@ -79,7 +79,8 @@ def migrate(conn: apsw.Connection, name: str, steps: Sequence[str]) -> None:
             conn.execute(step.text).fetchall()
             conn.pragma("application_id", APPLICATION_ID)
             conn.pragma("user_version", step.number)
-            if step.since < step.number or since < version:
+            noted = bool(conn.execute(_ANY_COMPATIBLE).fetchall())
+            if step.since < step.number or noted:
                 conn.execute(_COMPATIBLE)
                 conn.execute(_NOTE_SINCE, (max(since, step.since),))
             conn.execute("commit")

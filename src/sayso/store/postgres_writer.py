@@ -7,6 +7,7 @@ and two at once could overtake one another.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from sayso.errors import CommitUnknown, SaysoError, StoreClosed
 from sayso.store.base import Appended, Write
 from sayso.store.postgres_link import Link
 from sayso.store.postgres_pen import APPEND, Doc, bind, read_answer
+
+log = logging.getLogger("sayso")
 
 BATCH_MAX = 100
 """No statement carries more appends,"""
@@ -95,7 +98,13 @@ class Writer:
             for job in batch:
                 refuse(job.answer, CommitUnknown())
             raise
-        self._answer(batch, answers)
+        try:
+            self._answer(batch, answers)
+        except Exception:
+            # It is committed, or may be: whoever waits for it looks for it.
+            log.exception("answers of %s were not understood", self._link.name)
+            for job in batch:
+                refuse(job.answer, CommitUnknown())
 
     def _answer(self, batch: list[Job], answers: list[Any]) -> None:
         found = [
