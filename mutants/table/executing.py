@@ -246,6 +246,13 @@ MUTANTS = (
         test=_AHEAD + "test_what_is_under_way_is_not_told_on_top_of_what_others_wrote_instead",
     ),
     Mutant(
+        name="a decision whose answer was lost is left lying",
+        file="engine/worker.py",
+        old="known = self._parts.ledger.at_hand(run.id) is not None",
+        new="known = True",
+        test=_AHEAD + "test_a_decision_whose_answer_is_lost_is_gone_on_with",
+    ),
+    Mutant(
         name="a run that moved while it was worked on is not looked at again",
         file="engine/worker.py",
         old="if loop is not None and loop.seen is run and known:",

@@ -28,8 +28,12 @@ from sayso import (
 )
 from sayso.domain import events as e
 from sayso.domain.value import SAYSO
+from sayso.engine import beside
+from sayso.errors import CommitUnknown
 from sayso.store.base import Appended, Store, Write
 from sayso.store.journal import decode, read_journal
+from sayso.store.look import Look, Wish
+from sayso.store.memory import MemoryStore
 from sayso.testing import ScriptedModel, call, say
 
 from .kit import Delegate, Place, completed, held, tags, types, until
@@ -265,3 +269,74 @@ async def test_a_decision_and_the_start_behind_it_are_one_commit(tmp_path: Path)
 
         # What is decided with its start, and the result with the last turn.
         assert sizes == [2, 2]
+
+
+class Lost(Delegate):
+    """Loses the answer to a decision, and commits it only after somebody has read the run."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.on = False
+        self.lost, self.read, self.there, self.told = (asyncio.Event() for _ in range(4))
+
+    def append(self, *writes: Write) -> Any:
+        if not self.on or self.lost.is_set() or DECIDED not in tags(writes):
+            return self.inner.append(*writes)
+        self.late = asyncio.ensure_future(self._late(writes))
+        return asyncio.ensure_future(self._lose())
+
+    async def _lose(self) -> Appended:
+        self.lost.set()
+        raise CommitUnknown
+
+    async def _late(self, writes: tuple[Write, ...]) -> None:
+        await self.read.wait()
+        await self.inner.append(*writes)
+        self.there.set()
+
+    async def look(self, run_id: str, wish: Wish) -> Look | None:
+        found = await self.inner.look(run_id, wish)
+        if self.lost.is_set() and not self.read.is_set():
+            self.read.set()
+            await self.told.wait()  # A row of before that comes late.
+        return found
+
+    async def entries(self, run_id: str, seqs: Any) -> Any:
+        if self.lost.is_set():
+            await self.there.wait()
+        return await self.inner.entries(run_id, seqs)
+
+
+async def test_a_decision_whose_answer_is_lost_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, paid = Lost(MemoryStore()), list[int]()
+    monkeypatch.setattr(beside, "look_at", lambda store, *what: store.look(*what))
+
+    @tool(approval=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    async def check(facts: Any) -> None:
+        if store.on:
+            await store.lost.wait()  # The start is prepared, and not yet handed over.
+            await asyncio.sleep(0)
+
+    def turn(messages: tuple[Message, ...]) -> Any:
+        told = any(isinstance(one, ToolMessage) for one in messages)
+        return say("Done.") if told else call("pay", {"amount": 200})
+
+    teller = Agent("teller", model=ScriptedModel(turn), tools=[pay], check_for_intervention=check)
+    async with Sayso(store, agents=[teller]) as app:
+        run = await app.start("teller", "Pay", by="mira")
+        hold = await held(run)
+        await until(lambda: app._open_parts.ledger.at_hand(run.id) is None)
+        store.on = True
+
+        decided = await app.decide(hold, approve(), by="mira")
+        store.told.set()
+        await completed(run)
+
+    assert decided.status == "settled"
+    assert paid == [200]
