@@ -340,3 +340,46 @@ async def test_a_decision_whose_answer_is_lost_is_gone_on_with(
 
     assert decided.status == "settled"
     assert paid == [200]
+
+
+class Overdue(Delegate):
+    """Loses the answer to an append of a kind, and commits it only when it is sent anew."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.kind = ""
+        self._lost: tuple[Write, ...] = ()
+
+    def append(self, *writes: Write) -> Any:
+        if not self.kind or self.kind not in tags(writes):
+            return self.inner.append(*writes)
+        return asyncio.ensure_future(self._append(writes))
+
+    async def _append(self, writes: tuple[Write, ...]) -> Appended:
+        if not self._lost:
+            self._lost = writes
+            raise CommitUnknown
+        self.kind = ""
+        await self.inner.append(*self._lost)
+        return await self.inner.append(*writes)
+
+
+@pytest.mark.parametrize("kind", [DECIDED, "call.finished"])
+async def test_who_has_written_what_arrives_late_is_not_told_that_somebody_else_has(
+    place: Place, kind: str
+) -> None:
+    made: list[Overdue] = []
+    async with place.app(
+        Desk(place).agent(), wrap=lambda store: made.append(Overdue(store)) or made[-1]
+    ) as app:
+        hold = await held(await app.start("teller", "Pay", by="mira"))
+        made[0].kind = kind
+
+        decided = await app.decide(hold, approve(), by="mira")
+        await completed(app.run(hold.run_id))
+
+        assert decided.decision is not None
+        assert made[0].kind == ""
+        happened = await types(app, hold.run_id)
+    assert len(place.world.effects()) == 1
+    assert [happened.count(one) for one in (DECIDED, "call.started", "call.finished")] == [1] * 3

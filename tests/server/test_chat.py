@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,8 @@ async def test_a_continuous_stream_ends_once(tmp_path: Path, yes: bool) -> None:
         chunks = await stream
 
         assert got.json()["refusals"] == []
-        assert kinds(chunks) == [
+        # A text comes in as many pieces as there was time for.
+        assert [kind for kind, _ in groupby(kinds(chunks))] == [
             "start",
             "text-start",
             "text-delta",
@@ -172,7 +174,7 @@ async def test_a_continuous_stream_ends_once(tmp_path: Path, yes: bool) -> None:
             "finish-step",
             "tool-output-available" if yes else "tool-output-error",
             "text-start",
-            *["text-delta"] * 2,
+            "text-delta",
             "text-end",
             "finish",
         ]

@@ -296,11 +296,13 @@ class Ledger:
 
     async def _finish(self, run_id: str, order: Order, sent: Sent | None) -> Written:
         above: dict[str, Live] = {}
+        lost: list[Sent] = []
         for _ in range(TRIES_MAX):
             if sent is not None:
                 written = await self._landed(sent)
                 if written is not None:
                     return written
+                lost += [sent] if sent.lost else []
             live = await self._open(run_id)
             committed = not live.pending
             try:
@@ -318,11 +320,14 @@ class Ledger:
                 continue
             except SaysoError:
                 if committed:
+                    if (mine := await self._arrived(lost)) is not None:
+                        return mine
                     raise
                 sent = None
             above = {}
             if sent is None and committed:
-                return Written(run=live.run, owner=live.owner)
+                mine = await self._arrived(lost)
+                return mine or Written(run=live.run, owner=live.owner)
             if sent is None:
                 await live.idle()
         raise StaleRun(f"{run_id!r} was written to by others {TRIES_MAX} times in a row")
@@ -335,13 +340,31 @@ class Ledger:
         except StaleRun:
             return None
         except CommitUnknown as unknown:
-            found = await self._look_for(sent.parts[0].write, unknown)
-            if found is None:
-                return None
-            answer = found
-            for part in sent.parts:
-                self._tell(part.run, part.owner, quiet=part.quiet)
+            return await self._found(sent, unknown)
         return sent.parts[0].written(answer.at)
+
+    async def _arrived(self, lost: Sequence[Sent]) -> Written | None:
+        """Find what was not there when it was first looked for: it may have been on its way, and be
+        what there is nothing left to do after. Whoever wrote it is not told that others did.
+        """
+        for sent in lost:
+            if (written := await self._found(sent, CommitUnknown())) is not None:
+                return written
+        return None
+
+    async def _found(self, sent: Sent, unknown: CommitUnknown) -> Written | None:
+        """Find out whether an append whose answer was lost is there, and what it did."""
+        write = sent.parts[0].write
+        try:
+            found = await self.store.entries(write.run, [write.after + 1])
+        except StoreError:
+            raise unknown from None
+        if not found or found[0].id != write.entries[0].id:
+            sent.lost = True
+            return None
+        for part in sent.parts:
+            self._tell(part.run, part.owner, quiet=part.quiet)
+        return sent.parts[0].written(found[0].at)
 
     def _answered(self, sent: Sent, answer: asyncio.Future[Appended]) -> None:
         """Take note of an answer, whether or not anybody still waits for it."""
@@ -426,16 +449,6 @@ class Ledger:
         else:
             sent.answer.add_done_callback(answered)
         return sent
-
-    async def _look_for(self, write: Write, unknown: CommitUnknown) -> Appended | None:
-        """Find out whether an append whose answer was lost is there."""
-        try:
-            found = await self.store.entries(write.run, [write.after + 1])
-        except StoreError:
-            raise unknown from None
-        if not found or found[0].id != write.entries[0].id:
-            return None
-        return Appended(at=found[0].at, position=found[0].position)
 
     async def _open(self, run_id: str, *, whole: bool = False) -> Live:
         live = await self.look(run_id, WHOLE if whole else NOTHING)

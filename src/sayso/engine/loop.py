@@ -81,7 +81,7 @@ class RunLoop:
         self._group: asyncio.TaskGroup | None = None
         self._context = contextvars.Context()
         self._crew = 0
-        """How many tasks are at work."""
+        """How many tasks are at work, or are about to be: the last one to go ends the watching."""
         self._looking = False
         self._rung = False
         """Whether the run may have moved since somebody looked. While there is a crew, one of them
@@ -126,11 +126,11 @@ class RunLoop:
         async with asyncio.TaskGroup() as self._group:
             self._context = contextvars.copy_context()
             self._timer = self._await_quiet(QUICK_S)
+            self._crew += 1
             await self._work(None)
 
     async def _work(self, work: Work | None) -> None:
         """Do something and what follows from it, then what else there is to do."""
-        self._crew += 1
         try:
             while True:
                 while work is not None:
@@ -152,7 +152,8 @@ class RunLoop:
 
     def _spawn(self, work: Work | None) -> None:
         """Have one more at work."""
-        self._create(self._work(work))
+        if self._create(self._work(work)) is not None:
+            self._crew += 1
 
     def _create(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         assert self._group is not None, "it is driven"

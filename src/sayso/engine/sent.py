@@ -62,7 +62,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return Written(run=self.run, owner=self.owner, events=self.events, holds=holds, at=at)
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
+class Sent(msgspec.Struct, kw_only=True):
     """An append under way, and what it comes to for each run; the first is the one it is for."""
 
     parts: tuple[Part, ...]
@@ -70,6 +70,8 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The store's. Nobody awaits it: whoever goes away would take it along."""
     landed: asyncio.Future[None]
     """Done after the answer, once that was taken note of."""
+    lost: bool = False
+    """Whether its answer was, and it was not found there; it may still come."""
 
 
 class Posted:

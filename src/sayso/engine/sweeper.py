@@ -91,6 +91,7 @@ class Sweeper:
         return sum(done)
 
     async def _rescue_page(self, worker: Worker, skip: int) -> tuple[int, int]:
+        await worker.settled()
         # Runs of other agents cannot be gone on with here, so they need not be read.
         agents = [agent for agent in self._parts.drivers if worker.could_take(agent)]
         page = await self._parts.store.lost(agents=agents, skip=skip)

@@ -80,6 +80,11 @@ class Worker:
         under_way = len(self._loops) + len(coming - self._loops.keys())
         return 0 if self._draining else self._parts.bounds.runs_max - under_way
 
+    async def settled(self) -> None:
+        """Wait until no claim is under way, and it is certain how much room there is."""
+        async with self._taking:
+            pass
+
     def could_take(self, agent: str) -> bool:
         """Tell whether a run of this agent could be worked on here right now."""
         return self.room() > self._claiming and agent in self._parts.drivers
@@ -131,8 +136,7 @@ class Worker:
         self._parts.vault.close()
         try:
             async with asyncio.timeout(timeout_s):
-                async with self._taking:  # What a claim under way brings is left to others.
-                    pass
+                await self.settled()  # What a claim under way brings is left to others.
                 await self._idle.wait()
         except TimeoutError:
             pass
