@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import signal
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,10 @@ __all__ = ["older_postgres", "postgres", "postgres_home"]
 # A busy machine is no fault of ours: no example is timed.
 settings.register_profile("sayso", deadline=None)
 settings.load_profile("sayso")
+
+# Whatever runs in the background of a shell ignores interrupts, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
