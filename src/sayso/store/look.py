@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,7 +38,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     row: RunRow
     items: tuple[Item | None, ...] = ()
     """What is there of those that are wanted, each in its place."""
-    journal: Sequence[Entry] = ()
+    journal: tuple[Entry, ...] = ()
 
 
 async def look_by_parts(store: Store, run_id: str, wish: Wish) -> Look | None:
@@ -50,7 +49,7 @@ async def look_by_parts(store: Store, run_id: str, wish: Wish) -> Look | None:
     items = [await _item(store, row.project, want) for want in wish.items]
     most = min(wish.journal_max, PAGE_MAX)
     journal = await store.journal(run_id, limit=most) if row.seq <= most else ()
-    return Look(row=row, items=tuple(items), journal=journal)
+    return Look(row=row, items=tuple(items), journal=tuple(journal))
 
 
 async def _item(store: Store, project: str, want: Want) -> Item | None:

@@ -26,7 +26,7 @@ class LookContract(StoreCase):
             row, journal = await store.load("run_1"), await store.journal("run_1")
             ann, bob = [await store.shelf.get("p", "person", name) for name in ("ann", "bob")]
             assert row is not None
-            assert found == Look(row=row, items=(ann, bob, None, None), journal=journal)
+            assert found == Look(row=row, items=(ann, bob, None, None), journal=tuple(journal))
             assert there is not None
             assert [one and one.id for one in there.items] == ["aaa", None, None, None]
 
