@@ -116,8 +116,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="it is listed for whom it is not to be decided by",
         file="engine/voters.py",
-        old="    return hold is None or not who.is_one_of(requesters(run, hold))",
-        new="    return True",
+        old="None if hold is not None and who.is_one_of(requesters(run, hold)) else view",
+        new="view",
         test=_FAULTS + "test_who_edited_a_call_does_not_allow_it_when_it_is_asked_again[memory]",
     ),
     Mutant(

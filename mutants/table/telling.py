@@ -157,14 +157,14 @@ MUTANTS = (
     Mutant(
         name="whom a hold does not ask is told of it later",
         file="engine/remind.py",
-        old='    if who.by.kind != "person" or not await asks(parts, found, who):',
+        old='    if who.by.kind != "person" or await asked(parts, found, who) is None:',
         new="    if False:",
         test=_REMIND + "test_only_whom_it_asks_is_told_again[memory]",
     ),
     Mutant(
         name="whom a hold does not ask any more is told of it",
         file="engine/courier.py",
-        old="            if not await asks(self._parts, found, who):",
+        old="            if await asked(self._parts, found, who) is None:",
         new="            if False:",
         test=_REMIND + "test_nobody_is_told_again_of_what_does_not_ask_them[memory-handed]",
     ),

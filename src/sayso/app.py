@@ -26,7 +26,7 @@ from sayso.engine.ledger import Ledger
 from sayso.engine.name import read_hold, read_person, read_run, run_of
 from sayso.engine.ports import Tool
 from sayso.engine.request import Decide
-from sayso.engine.voters import asks
+from sayso.engine.voters import asked
 from sayso.errors import (
     BadTool,
     BadValue,
@@ -155,7 +155,7 @@ class Sayso(Wired):
         note: str = "",
         channel: str = "library",
     ) -> list[HoldView]:
-        """Decide everything that a suspension still asks, all or nothing, with one verdict."""
+        """Decide everything that a suspension still asked, all or nothing, with one verdict."""
         request = Decide(
             verdict=verdict,
             by=read_person(by),
@@ -246,10 +246,9 @@ class Sayso(Wired):
         found = await self._open_parts.store.holds(query)
         more = found and len(found) == page_size(limit)
         parts = self._open_parts
-        mine = [one for one in found if who is None or await asks(parts, one, who)]
-        return Page(
-            items=tuple(hold_view(one) for one in mine), next=found[-1].key if more else None
-        )
+        views = [hold_view(one) if who is None else await asked(parts, one, who) for one in found]
+        mine = tuple(view for view in views if view is not None)
+        return Page(items=mine, next=found[-1].key if more else None)
 
     async def say(
         self,

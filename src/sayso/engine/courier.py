@@ -26,7 +26,7 @@ from sayso.engine.parcel import KINDS, LATER, Kind, Slip, read_slip, reminder_af
 from sayso.engine.parts import Parts
 from sayso.engine.people import People
 from sayso.engine.thread import in_thread
-from sayso.engine.voters import asks
+from sayso.engine.voters import asked
 from sayso.engine.wanted import SAY_MS, kinds_of, leave_word
 from sayso.errors import SaysoError, StoreClosed, StoreError, contained, describe
 from sayso.store.base import HoldFound, Store
@@ -224,7 +224,7 @@ class Courier:
             return
         if slip.to:
             who = await self._parts.records.authority(parcel.project, Principal(id=slip.to))
-            if not await asks(self._parts, found, who):
+            if await asked(self._parts, found, who) is None:
                 await self._outbox.done(parcel)
                 return
         await self._deliver(parcel, slip, found, now)

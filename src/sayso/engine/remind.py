@@ -18,7 +18,7 @@ from sayso.domain.ruling import duration_ms
 from sayso.domain.value import Principal
 from sayso.engine.parcel import LATER, Slip
 from sayso.engine.parts import Parts
-from sayso.engine.voters import asks
+from sayso.engine.voters import asked
 from sayso.errors import AlreadyDecided, BadPolicy, BadValue, NotAllowed, StaleItem, UnknownHold
 from sayso.store.base import HoldFound, NewParcel
 from sayso.store.shelf import Item
@@ -65,7 +65,7 @@ async def remind_later(parts: Parts, hold: str, when: When, by: Principal) -> da
         raise UnknownHold(f"there is no hold {hold!r}")
     who = await parts.records.authority(found.project, by)
     # A service may report what happens outside, and has nobody to be told.
-    if who.by.kind != "person" or not await asks(parts, found, who):
+    if who.by.kind != "person" or await asked(parts, found, who) is None:
         raise NotAllowed(f"{hold!r} does not ask {by}")
     if found.row.status != "open":
         raise AlreadyDecided(decision=hold_view(found).decision)

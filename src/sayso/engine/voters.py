@@ -21,7 +21,7 @@ from sayso.engine.parts import Parts
 from sayso.errors import ConditionFailed, NotAllowed, WorkerMayLive
 from sayso.store.base import Entry, HoldFound
 from sayso.store.look import Wish
-from sayso.store.views import hold_view
+from sayso.store.views import HoldView, hold_view
 
 TRIES_MAX = 20
 """How often a decision is tried while people's records change."""
@@ -113,19 +113,20 @@ def check_votes(run: Run, n: int, standing: Standing) -> None:
         raise ConditionFailed("somebody has voted meanwhile", condition=standing)
 
 
-async def asks(parts: Parts, found: HoldFound, who: Authority) -> bool:
-    """Tell whether a hold asks somebody. One that is for others than who asked for it does not ask
-    them, whatever name they go by.
+async def asked(parts: Parts, found: HoldFound, who: Authority) -> HoldView | None:
+    """Give a view of a hold if it asks somebody. One that is for others than who asked for it does
+    not ask them, whatever name they go by.
     """
     row = found.row
     # A service that owns a run is not asked for the approvals in it.
     if not may_decide(row.who, who, row.kind):
-        return False
-    if row.status == "settled" or not hold_view(found).not_requester:
-        return True
+        return None
+    view = hold_view(found)
+    if row.status == "settled" or not view.not_requester:
+        return view
     run = await parts.ledger.load(row.run_id)
     hold = run.hold(row.n)
-    return hold is None or not who.is_one_of(requesters(run, hold))
+    return None if hold is not None and who.is_one_of(requesters(run, hold)) else view
 
 
 def records_moved(error: BaseException) -> bool:

@@ -27,7 +27,7 @@ from sayso.engine.handle import RunHandle
 from sayso.engine.ids import is_run_id
 from sayso.engine.parts import Parts
 from sayso.engine.people import owns
-from sayso.engine.voters import asks
+from sayso.engine.voters import asked
 from sayso.errors import NotAllowed, RunArchived, UnknownHold, UnknownRun
 from sayso.store.base import HoldFound, RunRow
 from sayso.store.journal import decode, read_holds, read_journal, recorded
@@ -97,7 +97,7 @@ class Window:
         return Around(
             by=run.by,
             agents=run.lineage,
-            asks=who.active and await asks(self._parts, found, who),
+            asks=who.active and await asked(self._parts, found, who) is not None,
             owns=owns(who, run),
         )
 
@@ -248,7 +248,7 @@ class Window:
 
     async def _check_hold(self, found: HoldFound) -> None:
         who = await self._who()
-        if who.active and await asks(self._parts, found, who):
+        if who.active and await asked(self._parts, found, who) is not None:
             return
         view = hold_view(found)
         said = [*view.votes, *([view.decision] if view.decision is not None else [])]
