@@ -30,7 +30,7 @@
     |   +-- RunWaiting          a message to a run that waits for a person
     |   +-- ThreadBusy          the thread's latest run is not finished
     |   +-- CannotUndo          the decision is effective, or there is none
-    |   +-- BudgetSpent         a yes to a run that has no turn left to go on with
+    |   +-- BudgetSpent         a yes to a run that has no turn, or no time, left to go on with
     |   +-- BadExport           an exported run that is edited, foreign or not whole; says which
     |   +-- CannotMove          a store that is worked on, or one that cannot take another one in
     |   +-- BadArchive          a file of archived runs that was changed, is not whole or not there
@@ -69,7 +69,7 @@
     |   +-- BadAwait            it waited where a body cannot wait
     |   +-- BodyGone            the body does not count any more: it goes on elsewhere, or never
     +-- ModelFailed             the model gave no usable answer
-    +-- CannotGoOn              the run has used up what it may: turns, plans
+    +-- CannotGoOn              the run has used up what it may: turns, time, plans
     +-- SignInFailed            a provider gave no token, or none that can be used
     +-- AddressRefused          an address that must not be reached from here
     +-- Unreachable             a server did not answer, or not as one of ours does
@@ -226,7 +226,7 @@ class CannotUndo(Refused):
 
 
 class BudgetSpent(Refused):
-    """The run has no turn left to go on with: reject what it asks, or cancel it."""
+    """The run has no turn, or no time, left to go on with: reject what it asks, or cancel it."""
 
 
 class BadExport(Refused):

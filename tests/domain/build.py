@@ -38,10 +38,10 @@ def begun(run: str = "run_1") -> e.RunStarted:
     return e.RunStarted(run=run, project="p", agent="teller", by=MIRA, input="Pay Jiro.", at=NOW)
 
 
-def commit(run: Run | None, *events: e.Event) -> Run:
+def commit(run: Run | None, *events: e.Event, now: int = NOW) -> Run:
     """Append as the ledger does: the events, then what follows from them by itself."""
     after = apply_all(run, events)
-    return apply_all(after, epilogue(after))
+    return apply_all(after, epilogue(after, now))
 
 
 def calls(turn: int, *digests: str) -> tuple[Call, ...]:

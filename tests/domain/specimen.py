@@ -446,6 +446,24 @@ VARIANTS: dict[str, e.AnyEvent] = {
         grant="grant_1",
         grant_until=1_700_000_900_000,
     ),
+    "run.started.1-timeout": e.RunStarted(
+        run="run_1",
+        project="acme",
+        agent="teller",
+        by=WHO,
+        input="Pay Jiro.",
+        at=1_700_000_000_000,
+        timeout_ms=600_000,
+    ),
+    "run.suspended.1-at": e.RunSuspended(at=1_700_000_001_000),
+    "run.resumed.1-at": e.RunResumed(at=1_700_000_002_000),
+    "hold.settled.1-worked": e.HoldSettled(
+        hold=4,
+        version=1,
+        decision=decision(Answered(value=msgspec.Raw(b'"found"'))),
+        turns=7,
+        worked_ms=90_000,
+    ),
     "hold.settled.1-trace": msgspec.structs.replace(settled(Approved()), trace="00-trace"),
 }
 """The other kinds of value that an event of the same tag may carry."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -63,6 +64,8 @@ from .build import AGENT, ANN, DONE, MIRA, NOW, QUESTION, begun
 
 UNDO_MS = 5
 WITHIN_MS = 20
+FOREVER_MS = 10**9
+"""What may be worked where it only matters that it is counted."""
 REACHED: Counter[str] = Counter()
 """What the steps came across, so that a machine that never gets anywhere is found out."""
 
@@ -77,6 +80,7 @@ WANTED = {
     *("step taken", "step done", "step in doubt", "step let go again", "step said to be done"),
     *("asked in a body", "asked several at once", "all answered", "continued", "cut short"),
     *("parked", "parked in a step", "ended with a step in doubt", "blocked", "outcome answered"),
+    *("waited", "worked beside a hold"),
 }
 
 rulings = st.builds(
@@ -117,6 +121,7 @@ class Model:
         self.turn = 0
         self.opened = 0
         self.news = True
+        self.worked_ms = 0
         self.ending = ""
         self.final = ""
 
@@ -367,6 +372,10 @@ class Machine(RuleBasedStateMachine):
         self.now = NOW
 
     @property
+    def bounded(self) -> bool:
+        return self.state.work_time is not None
+
+    @property
     def state(self) -> Run:
         assert self.run is not None
         return self.run
@@ -380,7 +389,7 @@ class Machine(RuleBasedStateMachine):
                 early = self.now < condition.at
                 assert early if isinstance(condition, Before) else not early
         run = apply_all(self.run, events)
-        more = epilogue(run)
+        more = epilogue(run, self.now)
         self.run = apply_all(run, more)
         for event in [*events, *more]:
             kept = decode_event(encode_event(event))  # pyright: ignore[reportArgumentType]
@@ -405,10 +414,11 @@ class Machine(RuleBasedStateMachine):
     def pick(self, data: st.DataObject, what: Any) -> Any:
         return data.draw(st.sampled_from(sorted(what)))
 
-    @initialize(far=fars, ruling=rulings)
-    def begin(self, far: str, ruling: Require) -> None:
+    @initialize(far=fars, ruling=rulings, bounded=st.booleans())
+    def begin(self, far: str, ruling: Require, bounded: bool) -> None:
         """Begin a run, perhaps well under way already: most steps never get that far."""
-        self.commit([begun()])
+        timeout_ms = FOREVER_MS if bounded else 0
+        self.commit([msgspec.structs.replace(begun(), at=self.now, timeout_ms=timeout_ms)])
         if far:
             self.answer([("ready", ruling), ("held", ruling)], stale=False)
             self.launch({"1.0"}, wrong=False)
@@ -424,8 +434,8 @@ class Machine(RuleBasedStateMachine):
             self.put("1.0", 1, ["question", "approval"], ruling, counts=True)
 
     @precondition(lambda self: self.model.final)
-    @rule(far=fars, ruling=rulings)
-    def begin_again(self, far: str, ruling: Require) -> None:
+    @rule(far=fars, ruling=rulings, bounded=st.booleans())
+    def begin_again(self, far: str, ruling: Require, bounded: bool) -> None:
         """What has ended is not touched; begin another."""
         REACHED[self.model.final] += 1
         run, finished = self.state, {"finished": RunFinished}
@@ -444,12 +454,15 @@ class Machine(RuleBasedStateMachine):
         self.no_answer_is_lost()
         self.run, self.journal = None, []
         self.model, self.auditor = Model(), Auditor()
-        self.begin(far, ruling)
+        self.begin(far, ruling, bounded)
 
     @precondition(lambda self: self.model.holds)
     @rule(ms=st.sampled_from([1, 1, UNDO_MS, WITHIN_MS]))
     def wait(self, ms: int) -> None:
         self.now += ms
+        working = self.model.status() == "running"
+        REACHED["worked beside a hold" if working else "waited"] += self.bounded
+        self.model.worked_ms += ms if working else 0
 
     @precondition(lambda self: not self.model.final)
     @rule(supersede=st.sampled_from([*[False] * 9, True]))
@@ -853,6 +866,12 @@ class Machine(RuleBasedStateMachine):
     def the_status_is_computed_announced_and_as_the_model_says(self) -> None:
         assert status_of(self.state) == self.model.status()
         assert self.state.told == self.model.status()
+
+    @invariant()
+    def only_the_time_that_it_works_is_counted(self) -> None:
+        time = self.state.work_time
+        if time is not None and not self.model.final:
+            assert time.worked_by(self.now) == self.model.worked_ms
 
     @invariant()
     def nobody_is_stuck(self) -> None:

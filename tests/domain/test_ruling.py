@@ -23,6 +23,7 @@ from sayso.domain.ruling import (
     anyone,
     at_risk,
     duration_ms,
+    duration_text,
     owner,
     require,
     role,
@@ -532,6 +533,7 @@ def test_one_approver_need_not_be_put_in_a_list(one: str):
 )
 def test_durations_are_read(text: str | float, ms: int):
     assert duration_ms(text) == ms
+    assert duration_ms(duration_text(ms)) == ms
 
 
 @pytest.mark.parametrize(

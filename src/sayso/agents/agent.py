@@ -16,9 +16,9 @@ from sayso.agents.driver import OneStrand
 from sayso.agents.tools import NAME, FunctionTool, check_tool
 from sayso.domain.digest import encode_value
 from sayso.domain.message import Message
-from sayso.domain.ruling import BATCHES
+from sayso.domain.ruling import BATCHES, duration_ms
 from sayso.engine.ports import Answer, Intervention, Model, Prompt, Reading, Scene, Tool
-from sayso.errors import BadAgent, BadTool, BadValue
+from sayso.errors import BadAgent, BadPolicy, BadTool, BadValue
 
 if TYPE_CHECKING:
     from sayso.agents.schema import Output
@@ -30,8 +30,9 @@ class Agent(OneStrand):
     """Something that people start runs of: it asks its model, and calls the tools it asks for.
 
     `tools` takes what `@tool` made, and no plain functions. `output` is the type of the result, if
-    it is not text. `resolve` and `siblings` say how the calls of one turn are decided, and
-    `on_reject` what a no does: `"tell"` the model, or `"cancel"` the run.
+    it is not text. `turns_max` bounds the turns of a run, and `timeout` how long it works; waiting
+    for people costs neither. `resolve` and `siblings` say how the calls of one turn are decided,
+    and `on_reject` what a no does: `"tell"` the model, or `"cancel"` the run.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Agent(OneStrand):
         tools: Iterable[Tool] = (),
         output: Any = None,
         turns_max: int = 50,
+        timeout: str | float | None = None,
         model_tries_max: int = 4,
         version: str = "1",
         check_for_intervention: Intervention | None = None,
@@ -60,6 +62,7 @@ class Agent(OneStrand):
         self.version = _text(name, "version", version)
         self.instructions = _text(name, "instructions", instructions)
         self.turns_max = read_count(name, "turns_max", turns_max)
+        self.timeout_ms = 0 if timeout is None else _timeout_ms(name, timeout)
         self.model_tries_max = read_count(name, "model_tries_max", model_tries_max)
         self.check_for_intervention = _check(name, check_for_intervention)
         self._offered = _by_name(name, tools)
@@ -222,6 +225,13 @@ def read_count(agent: str, field: str, value: Any, *, least: int = 1) -> int:
     if type(value) is not int or value < least:
         raise BadAgent(f"{field} of the agent {agent!r} is a number from {least} on, not {value!r}")
     return value
+
+
+def _timeout_ms(agent: str, timeout: str | float) -> int:
+    try:
+        return duration_ms(timeout)
+    except BadPolicy as error:
+        raise BadAgent(f"the timeout of the agent {agent!r}: {error}") from None
 
 
 def unfenced(text: str) -> str:

@@ -64,7 +64,7 @@ class Planner(Agent):
     build on one another at the same time, and the result is made of theirs.
 
     `items_max` bounds a plan, `replans_max` how often a new one is made after an item has failed,
-    and `turns_max` the turns of the whole run.
+    and `turns_max` and `timeout` the turns and the working time of the whole run.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Planner(Agent):
         items_max: int = 20,
         replans_max: int = 2,
         turns_max: int = 200,
+        timeout: str | float | None = None,
         model_tries_max: int = 4,
         version: str = "1",
         check_for_intervention: Intervention | None = None,
@@ -93,6 +94,7 @@ class Planner(Agent):
             tools=tools,
             output=output,
             turns_max=turns_max,
+            timeout=timeout,
             model_tries_max=model_tries_max,
             version=version,
             check_for_intervention=check_for_intervention,

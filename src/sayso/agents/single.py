@@ -78,6 +78,7 @@ class SingleCall(OneStrand):
     name = NAME
     version = "1"
     turns_max = 2
+    timeout_ms = 0
     model_tries_max = 1
     check_for_intervention = None
 

@@ -235,6 +235,9 @@ def hold_settled(run: Run, event: e.HoldSettled) -> Run:
     if missing(hold, decision):
         raise IllegalEvent(f"hold {hold.n} takes more than that: {missing(hold, decision)} more")
     run = replace(run, spent=run.spent + event.turns)
+    if event.worked_ms and (time := run.work_time) is not None:
+        time = replace(time, worked_ms=time.worked_ms + event.worked_ms)
+        run = replace(run, work_time=time)
     if decision.effective_at > decision.at:
         return with_hold(run, replace(hold, decision=decision))
     return _effective(run, hold, decision, event)
@@ -286,6 +289,11 @@ def run_adopted(run: Run, event: e.RunAdopted) -> Run:
         if hold is None or hold.deadline is None or not hold.resumes:
             raise IllegalEvent(f"silence lets no body go on by hold {n}")
         run = with_hold(run, replace(hold, deadline=None))
+    time = run.work_time
+    if time is not None and time.since:
+        # On its way, or in a backup, nobody worked on it.
+        last = event.times[-1] if event.times else time.since
+        run = replace(run, work_time=time.stopped(last).resumed(event.at))
     return run
 
 

@@ -48,6 +48,9 @@ _TAILS = (_tail(Hold), _tail(CallRow))
 there is no quotation mark without a backslash before it.
 """
 
+_UNBOUNDED = b",null]"
+"""How a run ends that may work for as long as it takes."""
+
 # What msgspec raises for bad bytes, bad text and too much nesting, and an upcast for a gap.
 _BAD = (ValueError, TypeError, LookupError, RecursionError)
 
@@ -88,6 +91,8 @@ def encode_run(run: Run) -> bytes:
     says nothing: a parked run is a row for as long as it is parked.
     """
     data = _encoder.encode(run)
+    if run.work_time is None:
+        data = data.removesuffix(_UNBOUNDED) + b"]"
     for hold in run.holds:
         if hold.decision is not None or hold.votes:
             return data  # An answer is whatever somebody has said, and may look like anything.

@@ -57,6 +57,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run.started.1"):
     """The agents above this run, the root's first: their rules apply here, too."""
     turns_max: int = 0
     """What is left of the parent's budget; 0: as many as the agent itself allows."""
+    timeout_ms: int = 0
+    """How long it may work, with the runs below it; 0: as long as it takes."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message.received.1"):
@@ -226,6 +228,8 @@ class HoldSettled(Event, frozen=True, kw_only=True, tag="hold.settled.1"):
     decision: Decision
     turns: int = 0
     """How many turns the run took whose end this is: they count against the budget here."""
+    worked_ms: int = 0
+    """How long that run has worked, if this one may only work for so long."""
     trace: str = ""
     """The W3C `traceparent` of where this was done; see `engine/telemetry.py`."""
 
@@ -387,9 +391,15 @@ class RunAdopted(Event, frozen=True, kw_only=True, tag="run.adopted.1"):
 class RunSuspended(Event, frozen=True, kw_only=True, tag="run.suspended.1"):
     """Nothing can go on until somebody decides."""
 
+    at: int = 0
+    """When, if the run may only work for so long."""
+
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run.resumed.1"):
     """Something can go on."""
+
+    at: int = 0
+    """As of `RunSuspended`."""
 
 
 class RunCompleted(Event, frozen=True, kw_only=True, tag="run.completed.1"):

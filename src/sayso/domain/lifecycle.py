@@ -20,7 +20,7 @@ from sayso.domain import apply_holds as holds
 from sayso.domain import events as e
 from sayso.domain.call import Call, CallState
 from sayso.domain.ruling import BATCHES
-from sayso.domain.run import CallRow, Run, Status, Strand, with_strand
+from sayso.domain.run import CallRow, Run, Status, Strand, WorkTime, with_strand
 from sayso.domain.standing import has_open, has_work, status_of, strand_due, stranded
 from sayso.errors import IllegalEvent
 
@@ -80,8 +80,10 @@ LEGAL: dict[type[e.Event], frozenset[Status]] = {
 """Which event may happen in which status."""
 
 
-def epilogue(run: Run) -> list[e.Event]:
-    """Say what follows by itself from what was just appended: the end, or a change of status."""
+def epilogue(run: Run, now: int = 0) -> list[e.Event]:
+    """Say what follows by itself from what was just appended: the end, or a change of status. It
+    has to know `now` for a run whose time to work is bounded.
+    """
     if run.ending and not (run.final or has_open(run)):
         if run.ending == Status.FAILED:
             return [e.RunFailed(error=run.ending_why)]
@@ -92,7 +94,8 @@ def epilogue(run: Run) -> list[e.Event]:
         raise IllegalEvent("this would leave the run with something that can never go on")
     if status is run.told:
         return []
-    return [e.RunSuspended() if status is Status.SUSPENDED else e.RunResumed()]
+    at = 0 if run.work_time is None else now
+    return [e.RunSuspended(at=at) if status is Status.SUSPENDED else e.RunResumed(at=at)]
 
 
 RECENT_MAX = 32
@@ -155,6 +158,9 @@ def _started(event: e.RunStarted) -> Run:
         previous=event.previous,
         root=event.root,
         turns_max=event.turns_max,
+        work_time=(
+            WorkTime(timeout_ms=event.timeout_ms, since=event.at) if event.timeout_ms else None
+        ),
         parent=event.parent,
         parent_call=event.parent_call,
         parent_hold=event.parent_hold,
@@ -237,7 +243,13 @@ def _announced(run: Run, event: e.RunSuspended | e.RunResumed) -> Run:
     status = Status.SUSPENDED if isinstance(event, e.RunSuspended) else Status.RUNNING
     if status not in TRANSITIONS[run.told]:
         raise IllegalEvent(f"the run is {status} already")
-    return replace(run, told=status)
+    time = run.work_time
+    if bool(event.at) != (time is not None):
+        raise IllegalEvent("when a run stops or goes on is said if its time is bounded, or never")
+    if time is None:
+        return replace(run, told=status)
+    time = time.stopped(event.at) if status is Status.SUSPENDED else time.resumed(event.at)
+    return replace(run, told=status, work_time=time)
 
 
 def _completed(run: Run, event: e.RunCompleted) -> Run:

@@ -459,3 +459,12 @@ def duration_ms(text: str | float) -> int:
     if not 1 <= ms <= YEARS_MAX_MS:
         raise BadPolicy(f"{text!r} is not a duration between a millisecond and a hundred years")
     return int(ms)
+
+
+def duration_text(ms: int) -> str:
+    """Write a duration as `duration_ms` reads it."""
+    found = ""
+    for unit, size_ms in reversed(_UNITS_MS.items()):
+        count, ms = divmod(ms, size_ms)
+        found += f"{count}{unit}" if count else ""
+    return found

@@ -5,6 +5,7 @@ messages as after two thousand. Those are folded from the journal by `transcript
 """
 
 import enum
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -12,9 +13,13 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Hold
 from sayso.domain.value import Principal, Row
 
-FOLD = 4
+FOLD = 5
 """The number of this shape, and of the set of events: whoever changes either raises it. A row with
 a lower number is folded anew from its journal, and one with a higher number is left alone.
+"""
+FOLD_LIKE = 4
+"""From this number on a row reads as one of now: what has joined it since has a default, and that
+is what the row has meant. Some of them could not be folded anew, because an entry was erased.
 """
 
 
@@ -81,6 +86,32 @@ class Refusal(Row, frozen=True, kw_only=True):
     times: int
 
 
+class WorkTime(Row, frozen=True, kw_only=True):
+    """How long a run may work, and how long it has. While it is suspended, none of it passes."""
+
+    timeout_ms: int
+    since: int = 0
+    """When it began to work, or went on; 0 while it is suspended."""
+    worked_ms: int = 0
+    """How long it had worked by then, and runs below it."""
+
+    def worked_by(self, now: int) -> int:
+        """Give how long it has worked. A clock that was set back takes none of it away."""
+        return self.worked_ms + (max(0, now - self.since) if self.since else 0)
+
+    def left_ms(self, now: int) -> int:
+        """Give how long it may still work."""
+        return max(0, self.timeout_ms - self.worked_by(now))
+
+    def stopped(self, at: int) -> Self:
+        """Let no more of it pass."""
+        return replace(self, since=0, worked_ms=self.worked_by(at))
+
+    def resumed(self, at: int) -> Self:
+        """Let it pass again."""
+        return replace(self, since=at)
+
+
 class Run(Row, frozen=True, kw_only=True):
     """The state of a run after some entry of its journal."""
 
@@ -120,6 +151,8 @@ class Run(Row, frozen=True, kw_only=True):
     parent_call: str = ""
     parent_hold: int = 0
     lineage: tuple[str, ...] = ()
+    work_time: WorkTime | None = None
+    """None: it may work for as long as it takes. The end of the row, which is left out then."""
 
     def strand(self, name: str) -> Strand | None:
         """Find a strand."""

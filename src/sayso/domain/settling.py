@@ -30,6 +30,7 @@ from sayso.domain.hold import (
 )
 from sayso.domain.lifecycle import apply
 from sayso.domain.people import Authority, Basis, unrecorded
+from sayso.domain.ruling import duration_text
 from sayso.domain.run import CallRow, Run
 from sayso.domain.standing import says_yes
 from sayso.domain.value import CLOCK, Principal
@@ -115,7 +116,7 @@ def settle(
         raise WrongVerdict("other arguments are another version: revise the hold, then approve it")
     if run.ending and says_yes(verdict):
         raise WrongVerdict("the run is being cancelled: the call cannot be run again")
-    _check_budget(run, hold, verdict)
+    _check_budget(run, hold, verdict, now)
     effective_at = now + undo_ms
     decision = Decision(
         verdict=verdict,
@@ -190,7 +191,7 @@ def follow(before: Run, run: Run, events: Sequence[e.Event]) -> list[e.Event]:
 
 
 def settle_child(
-    run: Run, n: int, verdict: Verdict, *, child: str, now: int, turns: int
+    run: Run, n: int, verdict: Verdict, *, child: str, now: int, turns: int, worked_ms: int = 0
 ) -> list[e.Event]:
     """Tell a run how a run that it waits for has ended; nothing if it no longer waits."""
     hold = run.hold(n)
@@ -204,7 +205,7 @@ def settle_child(
         digest=hold.digest,
         channel="engine",
     )
-    return _settled(run, hold, decision, turns=turns)
+    return _settled(run, hold, decision, turns=turns, worked_ms=worked_ms)
 
 
 def undo(run: Run, n: int, *, by: Principal, now: int) -> list[e.Event]:
@@ -334,32 +335,41 @@ class Draft:
         self.events.extend(events)
 
 
-def _check_budget(run: Run, hold: Hold, verdict: Verdict) -> None:
-    """Refuse what would let a run go on that has no turn left to see what became of it."""
-    if (
-        not run.turns_max
-        or run.turns + run.spent < run.turns_max
-        or run.strand_of(hold.call) is None
-    ):
+def _check_budget(run: Run, hold: Hold, verdict: Verdict, now: int) -> None:
+    """Refuse what would let a run go on that has no turn left to see what became of it, or no time
+    to take one.
+    """
+    time, spent = run.work_time, ""
+    if run.turns_max and run.turns + run.spent >= run.turns_max:
+        spent = f"taken the {run.turns_max} turns that it may take"
+    elif time is not None and not time.left_ms(now):
+        spent = f"worked for the {duration_text(time.timeout_ms)} that it may work"
+    if not spent or run.strand_of(hold.call) is None:
         return
     # That something has happened can always be said, and a command needs no turn.
     if isinstance(verdict, Approved) or (isinstance(verdict, Answered) and hold.kind != "in_doubt"):
         raise BudgetSpent(
-            f"{run.id!r} has taken the {run.turns_max} turns that it may take, and cannot go on "
-            f"after {hold_id(run.id, hold.n)!r}: reject it, or cancel the run"
+            f"{run.id!r} has {spent}, and cannot go on after {hold_id(run.id, hold.n)!r}: "
+            "reject it, or cancel the run"
         )
 
 
-def _settled(run: Run, hold: Hold, decision: Decision, *, turns: int = 0) -> list[e.Event]:
+def _settled(
+    run: Run, hold: Hold, decision: Decision, *, turns: int = 0, worked_ms: int = 0
+) -> list[e.Event]:
     draft = Draft(run)
-    draft.add(_settling(hold, decision, turns=turns))
+    draft.add(_settling(hold, decision, turns=turns, worked_ms=worked_ms))
     if decision.effective_at <= decision.at:
         draft.add(*_consequences(draft.run, hold, decision))
     return draft.events
 
 
-def _settling(hold: Hold, decision: Decision, *, turns: int = 0) -> e.HoldSettled:
-    return e.HoldSettled(hold=hold.n, version=hold.version, decision=decision, turns=turns)
+def _settling(
+    hold: Hold, decision: Decision, *, turns: int = 0, worked_ms: int = 0
+) -> e.HoldSettled:
+    return e.HoldSettled(
+        hold=hold.n, version=hold.version, decision=decision, turns=turns, worked_ms=worked_ms
+    )
 
 
 def _consequences(run: Run, hold: Hold, decision: Decision) -> list[e.Event]:

@@ -22,7 +22,7 @@ from sayso.domain.call import CallState
 from sayso.domain.hold import Delegation
 from sayso.domain.lifecycle import epilogue
 from sayso.domain.ruling import Require
-from sayso.domain.run import FOLD, Run
+from sayso.domain.run import FOLD, FOLD_LIKE, Run
 from sayso.domain.transcript import Transcript
 from sayso.domain.value import Principal
 from sayso.engine.door import guarded
@@ -219,7 +219,7 @@ def _arrive(data: ExportedRun) -> _Arrival:
             run = take_steps(None, events)[-1].after
         except (IllegalEvent, LookupError) as error:
             raise NotUnderstood(f"the journal of {data.id!r} does not replay: {error}") from None
-    elif data.fold == FOLD:
+    elif FOLD_LIKE <= data.fold <= FOLD:
         run = codec.decode_run(data.state.encode())
     else:
         raise NotUnderstood(f"the state of {data.id!r} is of another version of Sayso")
@@ -244,7 +244,7 @@ def _take_in(
     durable, doubts = look_into(parts, one.run, one.journal)
     events = adopt(one.run, Lore(one.events), adopted, durable=durable, doubts=doubts)
     steps = take_steps(one.run, events)
-    steps += take_steps(steps[-1].after, epilogue(steps[-1].after))
+    steps += take_steps(steps[-1].after, epilogue(steps[-1].after, now))
     before = [] if one.erased else take_steps(None, one.events)
     # What was asked elsewhere and still is, is news to whoever is asked here.
     write = make_write(b"", [*before, *steps], owner="", notices=parts.ledger.notices)

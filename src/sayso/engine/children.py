@@ -8,11 +8,12 @@ from sayso.domain import events as e
 from sayso.domain.hold import Delegation
 from sayso.domain.run import Run
 from sayso.engine.parts import Parts
+from sayso.engine.ports import Driver
 from sayso.errors import BadTool, BadValue, BudgetSpent, UnknownAgent
 
 
 def check_spawn(parts: Parts, run: Run, agents: Sequence[str]) -> None:
-    """Refuse to begin runs that have no end, no agent or no turn to take."""
+    """Refuse to begin runs that have no end, no agent, no turn to take or no time for one."""
     for agent in agents:
         if agent not in parts.drivers:
             known = ", ".join(sorted(parts.drivers))
@@ -24,11 +25,23 @@ def check_spawn(parts: Parts, run: Run, agents: Sequence[str]) -> None:
         raise BadValue(f"agents are {parts.bounds.depth_max} deep below agents already")
     if agents and turns_left(parts, run) < len(agents):
         raise BudgetSpent(f"{run.id!r} has not enough turns left for {len(agents)} agents below it")
+    time = run.work_time
+    if agents and time is not None and time.left_ms(parts.store.now()) < len(agents):
+        raise BudgetSpent(f"{run.id!r} has no time left for {len(agents)} agents below it")
 
 
 def turns_left(parts: Parts, run: Run) -> int:
     """Give how many turns a run and those below it may still take."""
     return (run.turns_max or parts.drivers[run.agent].turns_max) - run.turns - run.spent
+
+
+def _timeout_ms(driver: Driver, run: Run, now: int, among: int) -> int:
+    time = run.work_time
+    if time is None:
+        return driver.timeout_ms
+    # At least something: nothing would be no bound.
+    share = max(1, time.left_ms(now) // among)
+    return min(share, driver.timeout_ms or share)
 
 
 def child_of(parts: Parts, run: Run, opened: e.HoldOpened, among: int = 1) -> e.RunStarted:
@@ -54,4 +67,5 @@ def child_of(parts: Parts, run: Run, opened: e.HoldOpened, among: int = 1) -> e.
         lineage=(*run.lineage, run.agent),
         # Those that begin together share what is left.
         turns_max=max(1, min(driver.turns_max, turns_left(parts, run) // among)),
+        timeout_ms=_timeout_ms(driver, run, opened.at, among),
     )

@@ -133,6 +133,7 @@ class Desk:
             metadata=None if metadata is None else msgspec.Raw(metadata),
             key=request.key or "",
             turns_max=driver.turns_max,
+            timeout_ms=driver.timeout_ms,
         )
         worker = self._takes(request.agent)
         return (await self._parts.ledger.begin(event, worker=worker, key=key)).id

@@ -21,7 +21,7 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.run import FOLD, Run, Status
+from sayso.domain.run import FOLD, FOLD_LIKE, Run, Status
 from sayso.domain.standing import status_of
 from sayso.domain.transcript import Transcript
 from sayso.engine.beside import WHOLE, look_beside
@@ -98,7 +98,7 @@ class Ledger:
         """Read a run from its row. `NotUnderstood` if a newer Sayso has written to it: what its
         entries mean there is not known here, even if all of them can be read.
         """
-        if row.fold == FOLD:
+        if FOLD_LIKE <= row.fold <= FOLD:
             return codec.decode_run(row.state)
         if row.fold > FOLD:
             raise NotUnderstood(f"{row.id!r} was written to by a newer Sayso; upgrade this one")
@@ -411,7 +411,10 @@ class Ledger:
         return first_part(event, worker, key)
 
     def _part(self, live: Live, events: Sequence[e.Event], order: Order) -> Part:
-        return next_part(live, events, order, owner=self._owner_after, notices=self.notices)
+        now = 0 if live.run.work_time is None else self.store.now()
+        return next_part(
+            live, events, order, owner=self._owner_after, notices=self.notices, now=now
+        )
 
     def _owner_after(self, owner: str, run: Run, takes: Takes | None) -> str | None:
         """Say who owns a run that was left like this; None: whoever did before."""

@@ -31,13 +31,14 @@ def next_part(
     *,
     owner: Callable[[str, Run, Takes | None], str | None],
     notices: Collection[Kind],
+    now: int,
 ) -> Part:
     """Say what events do to a run: the end or the change of status that they bring included. The
     rule of its `owner` says whose it is then; None: whose it was.
     """
     before = live.run
     steps = take_steps(before, events)
-    if follows := epilogue(steps[-1].after):
+    if follows := epilogue(steps[-1].after, now):
         steps += take_steps(steps[-1].after, follows)
     after = steps[-1].after
     owned_by = owner(live.owner, after, order.takes)
@@ -64,7 +65,7 @@ def next_part(
 
 def news_of(part: Part, above: Run, now: int) -> Sequence[e.Event]:
     """Say what the end of a run does to the one that waits for it."""
-    run = part.run
+    run, time = part.run, part.run.work_time
     return settling.settle_child(
         above,
         run.parent_hold,
@@ -72,4 +73,5 @@ def news_of(part: Part, above: Run, now: int) -> Sequence[e.Event]:
         child=run.id,
         now=now,
         turns=run.turns + run.spent,
+        worked_ms=0 if above.work_time is None or time is None else time.worked_by(now),
     )

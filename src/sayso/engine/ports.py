@@ -239,6 +239,11 @@ class Driver(Protocol):
         ...
 
     @property
+    def timeout_ms(self) -> int:
+        """How long a run may work before it fails; 0: as long as it takes."""
+        ...
+
+    @property
     def model_tries_max(self) -> int:
         """How often a model that fails is asked again for one turn."""
         ...

@@ -12,6 +12,7 @@ from sayso.domain import events as e
 from sayso.domain import verbs
 from sayso.domain.call import Call, CallState
 from sayso.domain.digest import decode_value
+from sayso.domain.ruling import duration_text
 from sayso.domain.run import CallRow, Run, Strand
 from sayso.domain.secret import Veil, opened
 from sayso.domain.settling import Draft
@@ -31,7 +32,7 @@ log = logging.getLogger("sayso")
 
 async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Proposal | None:
     """Take the turn that a strand is due; None if it is not. Raise `ModelFailed` for no answer, and
-    `CannotGoOn` if the run has used up its turns.
+    `CannotGoOn` if the run has used up its turns or its time.
     """
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
@@ -48,7 +49,7 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     _check_turns(run, driver)
     seen, data = transcript.seq, transcript.strands[name].data
     first = Delta(run_id=run_id, turn=run.turns + 1, strand=name, seen=seen, text="")
-    answer = await _ask(parts, first, driver, prompt)
+    answer = await _ask_in_time(parts, live, first, driver, prompt)
     answer = msgspec.structs.replace(answer, text=clean_text(answer.text))
     tools = {tool.name: tool for tool in prompt.tools}
     admitted = await _admit(parts, scene, answer.calls, tools)
@@ -214,6 +215,23 @@ def _check_turns(run: Run, driver: Driver) -> None:
         raise CannotGoOn(f"the run took {turns_max} turns without coming to an end")
 
 
+def _time_left_s(parts: Parts, run: Run) -> float | None:
+    """Give how long a run may still work; None: as long as it takes. Raise if it may not at all."""
+    time = run.work_time
+    if time is None:
+        return None
+    left_ms = time.left_ms(parts.store.now())
+    if not left_ms:
+        raise _overtime(run)
+    return left_ms / 1000
+
+
+def _overtime(run: Run) -> CannotGoOn:
+    assert run.work_time is not None, "only a bound can be reached"
+    allowed = duration_text(run.work_time.timeout_ms)
+    return CannotGoOn(f"the run worked for {allowed}, as long as it may, without coming to an end")
+
+
 def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
     def verb(run: Run) -> Sequence[e.Event]:
         strand = run.strand(before.name)
@@ -242,7 +260,28 @@ def _is_fresh(row: CallRow) -> bool:
     return not row.attempt
 
 
-async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> Answer:
+async def _ask_in_time(
+    parts: Parts, live: Live, first: Delta, driver: Driver, prompt: Prompt
+) -> Answer:
+    """Ask the model, and wait for it no longer than the run may work."""
+    bound = asyncio.timeout(_time_left_s(parts, live.run))
+    try:
+        async with bound:
+            answer = await _ask(parts, first, driver, prompt, bound)
+    except (TimeoutError, ModelFailed) as error:
+        if bound.expired():
+            raise _overtime(live.run) from error
+        raise
+    # An answer that came too late is none, whichever clock says so.
+    if bound.expired():
+        raise _overtime(live.run)
+    _time_left_s(parts, live.run)
+    return answer
+
+
+async def _ask(
+    parts: Parts, first: Delta, driver: Driver, prompt: Prompt, bound: asyncio.Timeout
+) -> Answer:
     """Ask the model; what it says on the way goes to whoever follows, after the `first` of it."""
     run_id, tried = first.run_id, 0
     # Which of its words are secret is known by its calls, and those come last: what might be a
@@ -255,7 +294,8 @@ async def _ask(parts: Parts, first: Delta, driver: Driver, prompt: Prompt) -> An
             with contained("the model"):
                 return await driver.model.answer(prompt, _unheard if discreet else voice.emit)
         except ModelFailed as error:
-            if not error.retryable or tried >= driver.model_tries_max:
+            # A model that was cut off may say that it failed, and is not asked again.
+            if not error.retryable or tried >= driver.model_tries_max or bound.expired():
                 raise
             # What a provider says may quote what it was given.
             why, ids = type(error.__cause__ or error).__name__, {"run_id": run_id}

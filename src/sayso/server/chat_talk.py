@@ -24,7 +24,7 @@ from sayso.domain import events as e
 from sayso.domain.hold import Delegation, Verdict, answer, approve, read_id, reject
 from sayso.domain.people import Authority
 from sayso.domain.recorded import Recorded
-from sayso.domain.run import FOLD, Run
+from sayso.domain.run import FOLD, FOLD_LIKE, Run
 from sayso.engine.ids import is_run_id
 from sayso.engine.keys import KEY_MAX, check_text
 from sayso.engine.people import has_started
@@ -330,7 +330,9 @@ def begun(entry: Recorded) -> list[str]:
 
 
 async def _read(app: Sayso, row: RunRow) -> Run:
-    return codec.decode_run(row.state) if row.fold == FOLD else await replay(app.store, row.id)
+    if FOLD_LIKE <= row.fold <= FOLD:
+        return codec.decode_run(row.state)
+    return await replay(app.store, row.id)
 
 
 def _own(chat: str, who: Authority) -> str:
