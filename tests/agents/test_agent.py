@@ -41,7 +41,7 @@ def test_an_agent_is_what_the_engine_calls_a_driver() -> None:
     agent: Driver = Agent("teller", model=MODEL, tools=[pay])
 
     assert (agent.name, agent.version) == ("teller", "1")
-    assert (agent.turns_max, agent.model_tries_max) == (50, 4)
+    assert (agent.turns_max, agent.timeout_ms, agent.model_tries_max) == (50, 0, 4)
     assert agent.model is MODEL
     assert agent.tools == {"pay": pay}
     assert agent.check_for_intervention is None
@@ -90,6 +90,9 @@ def missing(amount: "Amonut") -> None: ...  # noqa: F821
         ({"tools": None}, "list of tools"),
         ({"turns_max": 0}, "turns_max"),
         ({"turns_max": "many"}, "turns_max"),
+        ({"timeout": "soon"}, "the timeout of the agent 'teller': 'soon' is not a duration"),
+        ({"timeout": 0}, "the timeout of the agent 'teller'"),
+        ({"timeout": True}, "the timeout of the agent 'teller'"),
         ({"model_tries_max": True}, "model_tries_max"),
         ({"instructions": None}, "instructions"),
         ({"version": 1}, "version"),

@@ -59,6 +59,11 @@ def test_a_machine_that_could_not_work_is_refused(nodes: Any, root: Any, match: 
         make(*nodes, root=root)
 
 
+def test_a_machine_has_the_bounds_of_an_agent():
+    assert (make(Node("a")).turns_max, make(Node("a")).timeout_ms) == (100, 0)
+    assert make(Node("a"), turns_max=7, timeout="10m").timeout_ms == 600_000
+
+
 @pytest.mark.parametrize("nodes", ["ab", Node("a"), 3])
 def test_nodes_are_a_list(nodes: Any):
     with pytest.raises(BadAgent, match="a list of nodes"):

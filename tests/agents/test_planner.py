@@ -63,6 +63,7 @@ def test_a_planner_hands_on_what_an_agent_takes():
     made = planner(
         instructions="Be kind.",
         turns_max=7,
+        timeout="10m",
         model_tries_max=2,
         version="3",
         check_for_intervention=check,
@@ -72,6 +73,7 @@ def test_a_planner_hands_on_what_an_agent_takes():
     )
 
     assert (made.turns_max, made.model_tries_max, made.version) == (7, 2, "3")
+    assert made.timeout_ms == 600_000
     assert made.check_for_intervention is check
     assert made.batch == ("together", "hold")
     assert (set(made.tools), set(made.commands)) == ({"look", "poke"}, {"poke"})

@@ -35,7 +35,7 @@ from sayso import (
     user,
 )
 from sayso.domain.hold import HoldStatus
-from sayso.domain.run import FOLD
+from sayso.domain.run import FOLD, FOLD_LIKE
 from sayso.engine import adopt as adoption
 from sayso.errors import (
     BadExport,
@@ -117,9 +117,9 @@ async def suspended_at(home: Place, **options: Any) -> dict[str, Any]:
         return await sent(app, run)
 
 
-async def approved_at(home: Place) -> dict[str, Any]:
+async def approved_at(home: Place, **options: Any) -> dict[str, Any]:
     """A run that has leave to pay at home, and nobody there to do it, exported."""
-    data = await suspended_at(home)
+    data = await suspended_at(home, **options)
     async with home.app(teller(home.world), work=False) as app:
         (hold,) = await app.holds(by="mira")
         await app.decide(hold, approve(), by="mira")
@@ -150,6 +150,19 @@ async def test_a_suspended_run_goes_on_elsewhere(home: Place, away: Place) -> No
         assert (await completed(run)).output == "Paid."
         assert away.world.effects() == [f"{run.id}.1.0"]
         await judge(app.store, away.world, gated=("pay",))
+
+
+async def test_a_run_may_work_elsewhere_for_as_long_as_it_has_left(
+    home: Place, away: Place
+) -> None:
+    data = await approved_at(home, timeout="10m")
+    home.clock.advance("1d")
+    away.clock.advance("2d")
+    async with away.app(teller(away.world)) as app:
+        run = await app.adopt(data, by="mira")
+        await app.decide(await held(run), approve(), by="mira")
+
+        assert (await completed(run)).output == "Paid."
 
 
 async def test_an_adopted_run_says_where_it_came_from(home: Place, away: Place) -> None:
@@ -871,7 +884,10 @@ async def test_a_run_of_another_tree_is_refused(home: Place, away: Place) -> Non
         assert refused.value.reason == "part"
 
 
-@pytest.mark.parametrize("finished, fold", [(False, FOLD), (True, FOLD + 1), (True, FOLD)])
+@pytest.mark.parametrize(
+    "finished, fold",
+    [(False, FOLD), (True, FOLD + 1), (True, FOLD), (True, FOLD_LIKE), (True, FOLD_LIKE - 1)],
+)
 async def test_a_state_is_taken_on_trust_only_where_nothing_can_follow_from_it(
     home: Place, away: Place, finished: bool, fold: int
 ) -> None:
@@ -891,7 +907,7 @@ async def test_a_state_is_taken_on_trust_only_where_nothing_can_follow_from_it(
         found.update(fold=fold, state=row.state.decode())
 
     data = forged(data, erase, chained=False)
-    if finished and fold == FOLD:
+    if finished and FOLD_LIKE <= fold <= FOLD:
         async with away.app(teller(away.world)) as app:
             await app.adopt(data, by="mira")
         return

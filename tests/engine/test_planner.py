@@ -566,6 +566,24 @@ async def test_models_that_are_asked_at_once_do_not_overdraw_the_budget(place: P
     assert len(office.acts) <= 1
 
 
+async def test_the_time_is_for_the_whole_run(place: Place):
+    office = Office(place, plan("look-1", "say-2", ("say-3", "look-1")), timeout="10m")
+    office.hold_back("turn of say-2", "look-1")
+
+    async with place.app(office.planner) as app:
+        run = await started(app)
+        await office.reached("turn of say-2")
+        await office.reached("look-1")
+        place.clock.advance("10m")
+        office.go["look-1"].set()
+        view = await finished(run)
+
+    assert view.status == "failed"
+    assert view.error == "the run worked for 10m, as long as it may, without coming to an end"
+    # No item fails by it, to be planned anew, and the model that is being waited for is cut off.
+    assert sorted(office.turns) == ["look-1 1", "plan 1", "say-2 1"]
+
+
 async def test_cancelling_ends_every_item(place: Place):
     office = Office(place, plan("pay-1", "look-2", ("say-3", "pay-1")))
     office.hold_back("look-2")
