@@ -18,15 +18,15 @@ MUTANTS = (
     Mutant(
         name="a model is waited for as long as it takes",
         file="engine/turn.py",
-        old="asyncio.timeout(_time_left_s(parts, live.run))",
-        new="asyncio.timeout(_time_left_s(parts, live.run) and None)",
+        old="bound = asyncio.timeout(left_s)",
+        new="bound = asyncio.timeout(None)",
         test=_HERE + "test_a_model_is_waited_for_no_longer_than_the_run_may_work[memory]",
     ),
     Mutant(
         name="a model that was cut off is asked again",
         file="engine/turn.py",
-        old=" or tried >= driver.model_tries_max or bound.expired():",
-        new=" or tried >= driver.model_tries_max:",
+        old="            if cut_off or not error.retryable",
+        new="            if not error.retryable",
         test=_HERE + "test_a_model_that_does_not_mind_to_be_cut_off_gains_nothing[memory-fails]",
     ),
     Mutant(

@@ -264,7 +264,10 @@ async def _ask_in_time(
     parts: Parts, live: Live, first: Delta, driver: Driver, prompt: Prompt
 ) -> Answer:
     """Ask the model, and wait for it no longer than the run may work."""
-    bound = asyncio.timeout(_time_left_s(parts, live.run))
+    left_s = _time_left_s(parts, live.run)
+    if left_s is None:
+        return await _ask(parts, first, driver, prompt)
+    bound = asyncio.timeout(left_s)
     try:
         async with bound:
             answer = await _ask(parts, first, driver, prompt, bound)
@@ -280,7 +283,11 @@ async def _ask_in_time(
 
 
 async def _ask(
-    parts: Parts, first: Delta, driver: Driver, prompt: Prompt, bound: asyncio.Timeout
+    parts: Parts,
+    first: Delta,
+    driver: Driver,
+    prompt: Prompt,
+    bound: asyncio.Timeout | None = None,
 ) -> Answer:
     """Ask the model; what it says on the way goes to whoever follows, after the `first` of it."""
     run_id, tried = first.run_id, 0
@@ -295,7 +302,8 @@ async def _ask(
                 return await driver.model.answer(prompt, _unheard if discreet else voice.emit)
         except ModelFailed as error:
             # A model that was cut off may say that it failed, and is not asked again.
-            if not error.retryable or tried >= driver.model_tries_max or bound.expired():
+            cut_off = bound is not None and bound.expired()
+            if cut_off or not error.retryable or tried >= driver.model_tries_max:
                 raise
             # What a provider says may quote what it was given.
             why, ids = type(error.__cause__ or error).__name__, {"run_id": run_id}
