@@ -173,4 +173,11 @@ MUTANTS = (
         new="if row.fold == FOLD:",
         test=_HERE + "test_a_row_of_the_fold_before_is_read_even_if_its_journal_is_erased[memory]",
     ),
+    Mutant(
+        name="a row of the fold before is not audited",
+        file="store/audit.py",
+        old="if FOLD_LIKE <= row.fold <= FOLD and",
+        new="if row.fold == FOLD and",
+        test="store/test_audit.py::test_a_row_of_the_fold_before_is_held_to_its_journal_as_well",
+    ),
 )

@@ -9,9 +9,12 @@ import random
 import shutil
 
 import apsw
+import msgspec
 import pytest
 
 from sayso import Agent, Sayso, approve, reject, tool
+from sayso.domain import codec
+from sayso.domain.run import FOLD_LIKE
 from sayso.store import audit
 from sayso.store.chain import leaf, link
 from sayso.store.memory import MemoryStore
@@ -314,6 +317,22 @@ async def test_every_one_of_a_thousand_tamperings_is_found(filled, shm_path, par
     assert found == TAMPERINGS // PARTS
     assert (await audit.verify(store)).ok
     await store.close()
+
+
+async def test_a_row_of_the_fold_before_is_held_to_its_journal_as_well(filled, tmp_path):
+    """It is read as it is, and not folded anew."""
+    path = tmp_path / "copy.db"
+    shutil.copy(filled, path)
+    conn = apsw.Connection(str(path))
+    conn.execute("update runs set fold = ?", (FOLD_LIKE,))
+    assert (await verified(path)).ok
+    ((run_id, state),) = conn.execute("select id, state from runs limit 1").fetchall()
+    run = codec.decode_run(state)
+    forged = codec.encode_run(msgspec.structs.replace(run, turns=run.turns + 1))
+    conn.execute("update runs set state = ? where id = ?", (forged, run_id))
+    conn.close()
+
+    assert [fault.run_id for fault in (await verified(path)).faults] == [run_id]
 
 
 async def test_an_entry_that_was_hashed_anew_is_found(filled, tmp_path):

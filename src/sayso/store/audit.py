@@ -13,7 +13,7 @@ import msgspec
 
 from sayso.domain import codec
 from sayso.domain import events as e
-from sayso.domain.run import FOLD, Run
+from sayso.domain.run import FOLD, FOLD_LIKE, Run
 from sayso.domain.standing import status_of
 from sayso.errors import BrokenChain, SaysoError, StoreError
 from sayso.store import chain
@@ -266,7 +266,7 @@ def _row_faults(row: RunRow, run: Run) -> list[str]:
         for name, here, there in zip(names, said, kept, strict=True)
         if here != there
     ]
-    if row.fold == FOLD and _state(row) != codec.encode_run(run):
+    if FOLD_LIKE <= row.fold <= FOLD and _state(row) != codec.encode_run(run):
         faults.append("the state in its row is not what its journal makes of it")
     return faults
 
