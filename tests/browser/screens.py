@@ -21,14 +21,20 @@ GRACE_MS = 400
 """A little more than keys and clicks are ignored for."""
 
 
+CHOSEN = ".choice:nth-of-type({}) input:checked"
+
+
 def _stay(page: Page) -> None:
     del page
 
 
-def _press(*keys: str) -> Callable[[Page], None]:
+def press(*keys: str, shows: str) -> Callable[[Page], None]:
+    """Press keys, and wait for what the last of them shows: a key waits for nothing."""
+
     def act(page: Page) -> None:
         for key in keys:
             page.keyboard.press(key)
+        page.locator(shows).wait_for(state="attached")
 
     return act
 
@@ -75,21 +81,21 @@ SCREENS: dict[str, Screen] = {
     "list-nothing-fits": Screen("/?q=agent:nobody"),
     "list-empty": Screen("/", who="sam"),
     "list-first-time": Screen("/", who="olga"),
-    "list-selected": Screen("/r/{finance-bot}", _press("x")),
+    "list-selected": Screen("/r/{finance-bot}", press("x", shows=".pick:checked")),
     "approval": Screen("/r/{finance-bot}"),
     "approval-long": Screen("/r/{writer}"),
     "approval-edit": Screen("/r/{finance-bot}?edit", _edit),
-    "approval-reject": Screen("/r/{finance-bot}", _press("r")),
+    "approval-reject": Screen("/r/{finance-bot}", press("r", shows="#reason:focus")),
     "approval-always": Screen("/r/{office-bot}", _always),
     "approval-more": Screen("/r/{finance-bot}", _open(".more")),
     "approval-raw": Screen(
         "/r/{writer}", lambda page: page.get_by_text("Raw request", exact=True).click()
     ),
-    "keys": Screen("/r/{finance-bot}", _press("?")),
+    "keys": Screen("/r/{finance-bot}", press("?", shows="dialog[open]")),
     "critical": Screen("/r/{janitor}"),
-    "critical-armed": Screen("/r/{janitor}", _press("a")),
-    "question-choice": Screen("/r/{captain}", _press("2")),
-    "question-choices": Screen("/r/{scout}", _press("1", "3")),
+    "critical-armed": Screen("/r/{janitor}", press("a", shows="#approve.armed")),
+    "question-choice": Screen("/r/{captain}", press("2", shows=CHOSEN.format(2))),
+    "question-choices": Screen("/r/{scout}", press("1", "3", shows=CHOSEN.format(3))),
     "question-yes-no": Screen("/r/{herald}"),
     "question-text": Screen("/r/{clerk}"),
     "question-number": Screen("/r/{counter}"),

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from sayso import HoldView, reject
 from tests.browser.inbox import GRACE_MS, Inbox, pay, question
+from tests.browser.screens import press
 from tests.browser.window import PHONE, SMALL_PHONE, Windows
 
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
@@ -40,6 +41,11 @@ def holds(inbox: Inbox) -> dict[str, HoldView]:
     return made
 
 
+def send_nothing(page: Page) -> None:
+    page.get_by_role("button", name="Send answer").click()
+    page.locator(".error").first.wait_for()
+
+
 STATES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "list": ("", lambda _: None),
     "filter": ("?q=nonsense:1", lambda _: None),
@@ -47,15 +53,15 @@ STATES: dict[str, tuple[str, Callable[[Page], Any]]] = {
     "request": ("pay", lambda page: page.locator("details summary").first.click()),
     "more": ("pay", lambda page: page.locator(".more summary, .always summary").last.click()),
     "edit": ("pay?edit", lambda page: page.locator('[name="args/to"]').fill('"x"')),
-    "reject": ("pay", lambda page: page.keyboard.press("r")),
-    "selected": ("pay", lambda page: page.keyboard.press("x")),
-    "keys": ("pay", lambda page: page.keyboard.press("?")),
-    "armed": ("drop", lambda page: page.keyboard.press("a")),
+    "reject": ("pay", press("r", shows="#reason:focus")),
+    "selected": ("pay", press("x", shows=".pick:checked")),
+    "keys": ("pay", press("?", shows="dialog[open]")),
+    "armed": ("drop", press("a", shows="#approve.armed")),
     "votes": ("wire", lambda _: None),
     "together": ("half", lambda _: None),
     "outside": ("outside", lambda _: None),
-    "choice": ("choice", lambda page: page.keyboard.press("1")),
-    "errors": ("form", lambda page: page.get_by_role("button", name="Send answer").click()),
+    "choice": ("choice", press("1", shows=".choice input:checked")),
+    "errors": ("form", send_nothing),
     "decided": ("decided", lambda _: None),
 }
 

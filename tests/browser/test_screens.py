@@ -24,6 +24,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "small": {"size": SMALL_PHONE},
     "forced": {"size": DESKTOP, "forced_colors": True},
 }
+TABS_MAX = 40
+"""No way through a list of this length is longer."""
 TALL = 3000
 """A window in which nothing is below the fold, or below a bar that stays."""
 TARGET, MAIN_TARGET = 24, 44
@@ -139,9 +141,7 @@ def test_the_way_to_a_decision_by_keyboard_alone(shown: Gallery, windows: Window
     # Past the head, to the list, and into the request.
     assert tab(page, 1) == ["link: Skip to content"]
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    while "Transfer" not in at(page):
-        page.keyboard.press("Tab")
+    assert any("Transfer" in one for _ in range(TABS_MAX) for one in tab(page, 1))
     assert at(page) == "checkbox: Select: Transfer €12,400.00 to Nordwind GmbH"
     assert tab(page, 1) == ["link: Transfer €12,400.00 to Nordwind GmbH"]
     page.keyboard.press("Enter")

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
 
 from tests.npm import install
 
@@ -15,6 +15,8 @@ PHONE = (390, 844)
 SMALL_PHONE = (320, 568)
 PATIENCE_MS = 15_000
 """Enough for a machine that is busy with other things; what is there is found at once."""
+# What a context waits for is nothing to `expect`, which would be content with a third of it.
+expect.set_options(timeout=PATIENCE_MS)
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
 
@@ -76,6 +78,8 @@ class Windows:
 
     def axe(self, page: Page) -> list[str]:
         """List what axe finds wrong, a line for every place: WCAG 2.2 A and AA, best practice."""
+        # The words of a page that a click led to are there before its style is.
+        page.wait_for_load_state()
         if page.context in self._plain:
             page = self._with_scripts(page)
         # Evaluated and not added to the page as a script, which a strict policy refuses.
