@@ -260,4 +260,18 @@ MUTANTS = (
         new="        for address in ():\n            self._check(host, address)\n",
         test=_HOOKS + "test_nothing_inside_is_reached[127.0.0.1]",
     ),
+    Mutant(
+        name="HEAD begins a stream",
+        file="server/head.py",
+        old="                raise _Told\n",
+        new="",
+        test="web/test_head.py::test_a_stream_is_not_begun_and_its_seat_is_free[2.4]",
+    ),
+    Mutant(
+        name="HEAD does what a callback does",
+        file="server/head.py",
+        old="    if _HEAD in request.scope:",
+        new="    if False:",
+        test="web/test_head.py::test_what_a_look_would_carry_out_is_not_carried_out_by_head",
+    ),
 )

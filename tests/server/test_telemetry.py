@@ -68,6 +68,14 @@ async def test_a_method_that_is_none_is_not_named():
     assert CANARY not in heard.text()
 
 
+async def test_head_is_named_by_its_route():
+    heard = Heard()
+    async with watched(teller([]), heard) as service:
+        await (await service.client()).head("/v1/runs/run_x")
+
+    assert [span.name for span in heard.spans] == ["HEAD /v1/runs/{run_id}"]
+
+
 def canary_agent():
     """An agent into which a canary comes by its input, its arguments and its answers."""
 

@@ -14,6 +14,7 @@ from sayso.app import Sayso
 from sayso.errors import SaysoError
 from sayso.server import chat, chat_socket, govern, holds, notices, outbox, runs
 from sayso.server.door import Door, TokenWay, Way
+from sayso.server.head import Headed
 from sayso.server.problem import Problem, add_handlers
 from sayso.server.seat import Seats
 from sayso.server.stream import STREAMS_EACH_MAX, STREAMS_MAX
@@ -52,6 +53,7 @@ def create_app(sayso: Sayso, *, ways: Sequence[Way] = (), public_url: str | None
         # An address made of what a request says of itself could send a credential astray.
         redirect_slashes=False,
     )
+    app.add_middleware(Headed)
     if sayso.telemetry is not None:
         app.add_middleware(Traced, telemetry=sayso.telemetry)
     app.state.sayso = sayso

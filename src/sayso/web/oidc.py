@@ -19,7 +19,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from sayso.agents.oauth import CODE_CHARS_MAX
 from sayso.agents.oauth_provider import OAuthProvider
@@ -28,6 +28,7 @@ from sayso.agents.sign_in import ERROR_CODES
 from sayso.app import Sayso
 from sayso.errors import BadProvider, BadSetup, SignInFailed, Unauthenticated, Unknown
 from sayso.server.caller import Caller, sayso_of
+from sayso.server.head import get_only
 from sayso.server.issuer import About, Claimed, Issuer
 from sayso.server.problem import status_of
 from sayso.web.before import Before, before_of, forget_before
@@ -209,7 +210,7 @@ async def go_to_provider(request: Request) -> Response:
     return render(request, "leave.html", url=url, host=oidc.host, name="", back="/sign-in")
 
 
-@router.get(CALLBACK)
+@router.get(CALLBACK, dependencies=[Depends(get_only)])
 async def come_in(
     request: Request,
     state: str = "",

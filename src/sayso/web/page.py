@@ -153,7 +153,7 @@ class PageRoute(APIRoute):
             except RequestValidationError:
                 return problem_page(request, _UNREADABLE)
             except HTTPException as error:
-                return problem_page(request, problem_of(error))
+                return problem_page(request, problem_of(error), dict(error.headers or {}))
 
         return shown
 
@@ -166,18 +166,20 @@ _UNREADABLE = Problem(
 )
 
 
-def problem_page(request: Request, problem: Problem) -> Response:
+def problem_page(
+    request: Request, problem: Problem, headers: dict[str, str] | None = None
+) -> Response:
     """Show why something was not carried out."""
     if problem.status >= FAULT:
         log.error("a page failed: %s: %s", problem.title, problem.detail)
     visitor = getattr(request.state, "visitor", None)
-    headers = RETRY if problem.status in (429, 503) else None
+    again = RETRY if problem.status in (429, 503) else {}
     return render(
         request,
         "problem.html",
         visitor=visitor,
         status=problem.status,
-        headers=headers,
+        headers={**again, **(headers or {})},
         problem=problem,
     )
 
@@ -192,9 +194,7 @@ def add_problem_pages(app: FastAPI) -> None:
             log.error("a request failed", exc_info=error)
             problem, headers = describe(SaysoError()), {}
         if "text/html" in request.headers.get("accept", ""):
-            page = problem_page(request, problem)
-            page.headers.update(headers)
-            return page
+            return problem_page(request, problem, headers)
         return answer(problem, headers)
 
     app.add_exception_handler(HTTPException, shown)

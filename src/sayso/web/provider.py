@@ -11,10 +11,11 @@ import logging
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from sayso.errors import AlreadyDecided, BadSetup, Unknown
 from sayso.server.caller import App
+from sayso.server.head import get_only
 from sayso.server.wire import NAME_MAX
 from sayso.web.page import PageRoute, redirect, render
 from sayso.web.session import Form, SignedIn
@@ -44,7 +45,7 @@ async def go(
     return render(request, "leave.html", visitor=visitor, url=url, host=host, name="", back=back)
 
 
-@router.get("/oauth/callback")
+@router.get("/oauth/callback", dependencies=[Depends(get_only)])
 async def come_back(
     *,
     request: Request,
