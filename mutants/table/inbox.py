@@ -191,4 +191,18 @@ MUTANTS = (
         new="        if False:",
         test=_LIVE + "test_who_does_not_keep_up_looks_at_the_list_instead",
     ),
+    Mutant(
+        name="the audit is for operators with any credential",
+        file="web/session.py",
+        old='    audits = "admin" in caller.scopes and ',
+        new="    audits = ",
+        test="web/test_views.py::test_the_audit_is_linked_for_those_who_may_see_it",
+    ),
+    Mutant(
+        name="the audit is for whoever has the scope",
+        file="web/audit.py",
+        old="    if not visitor.audits:",
+        new="    if False:",
+        test="web/test_views.py::test_the_audit_is_for_operators",
+    ),
 )

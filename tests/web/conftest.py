@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from sayso import Principal
-from sayso.server.caller import Caller
+from sayso.server.caller import SCOPES, Caller
 from sayso.server.token import Tokens
 from sayso.web.app import add_pages
 from sayso.web.session import COOKIE, Sessions
@@ -33,10 +33,12 @@ class Pages:
         token, text = await Tokens(self.sayso.store).create(name="test", by=by, **options)
         return token.id, text
 
-    async def browser(self, who: str = "mira", *, project: str = "default") -> httpx2.AsyncClient:
+    async def browser(
+        self, who: str = "mira", *, project: str = "default", scopes: Any = SCOPES
+    ) -> httpx2.AsyncClient:
         """Give a client that bears the cookie of a new session."""
         ref, _ = await self.token(who, project=project)
-        caller = Caller(by=Principal(id=who), project=project, via="session")
+        caller = Caller(by=Principal(id=who), project=project, scopes=scopes, via="session")
         _, text = await Sessions(self.sayso.store).create(caller, via="token", ref=ref)
         client = await self.service.bearing(None)
         client.cookies.set(COOKIE, text)

@@ -150,6 +150,27 @@ def test_the_audit_is_for_operators(open_pages: Any) -> None:
     asyncio.run(main())
 
 
+def test_the_audit_is_linked_for_those_who_may_see_it(open_pages: Any) -> None:
+    async def main() -> None:
+        async with open_pages() as pages:
+            await pages.sayso.people.put("olga", roles=["operator"])
+            await pages.sayso.people.put("mira", roles=[])
+            poor = await pages.browser("olga", scopes=frozenset({"read"}))
+            for client, may in (
+                (await pages.browser("olga"), True),
+                (await pages.browser(), False),
+                (poor, False),
+            ):
+                assert ((await client.get("/audit")).status_code == 200) is may
+                for path in ("/", "/runs", "/r/hold_x", "/settings"):
+                    page = (await client.get(path)).text
+                    assert 'href="/rules"' in page
+                    assert ('href="/audit"' in page) is may
+                assert ("G A audit" in (await client.get("/")).text) is may
+
+    asyncio.run(main())
+
+
 def test_the_audit_knows_only_days_that_there_are(open_pages: Any) -> None:
     async def main() -> None:
         async with open_pages() as pages:

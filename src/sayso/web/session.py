@@ -21,6 +21,8 @@ import msgspec
 from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
 
+from sayso.domain.people import Authority
+from sayso.domain.ruling import OPERATOR
 from sayso.domain.value import Principal, Value
 from sayso.errors import BadValue, NotAllowed, Unauthenticated
 from sayso.server.caller import Caller, Scope, sayso_of
@@ -71,6 +73,8 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller
     session: Session
     secret: str
+    audits: bool = False
+    """Whether they may see the audit of the project."""
 
     @property
     def name(self) -> str:
@@ -165,11 +169,12 @@ async def visitor_of(request: Request) -> Visitor:
     if found is None:
         raise Unauthenticated("sign in first")
     session, secret = found
-    await _check_credential(request, session, sessions)
+    who = await _check_credential(request, session, sessions)
     caller = Caller(
         by=session.by, project=session.project, scopes=frozenset(session.scopes), via="session"
     )
-    visitor = Visitor(caller=caller, session=session, secret=secret)
+    audits = "admin" in caller.scopes and who.right([OPERATOR]) is not None
+    visitor = Visitor(caller=caller, session=session, secret=secret, audits=audits)
     request.state.visitor = visitor
     return visitor
 
@@ -182,8 +187,10 @@ async def is_still_in(request: Request, visitor: Visitor) -> bool:
         return False
 
 
-async def _check_credential(request: Request, session: Session, sessions: Sessions) -> None:
-    """Raise `Unauthenticated` unless what a session was made of is still good."""
+async def _check_credential(request: Request, session: Session, sessions: Sessions) -> Authority:
+    """Raise `Unauthenticated` unless what a session was made of is still good; say what whoever
+    has it may do.
+    """
     app = sayso_of(request)
     if session.via == "local":
         local = cast("Door", request.app.state.door).local
@@ -197,9 +204,11 @@ async def _check_credential(request: Request, session: Session, sessions: Sessio
     elif session.via != "token" or not await Tokens(app.store).is_good(session.ref):
         await sessions.end(session.id)
         raise Unauthenticated("the token that you have signed in with was revoked, or has ended")
-    if not (await app.people.authority(session.project, session.by)).active:
+    who = await app.people.authority(session.project, session.by)
+    if not who.active:
         await sessions.end(session.id)
         raise Unauthenticated("whoever keeps the people of this project has put you out")
+    return who
 
 
 async def posted(request: Request, visitor: SignedIn) -> FormData:

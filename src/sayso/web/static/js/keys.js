@@ -76,7 +76,8 @@ function onKey(event) {
   goAt = -Infinity;
   if (goes && PLACES[key]) {
     event.preventDefault();
-    location.href = base + PLACES[key];
+    // What is not shown to somebody is no place for their keys, either.
+    find(`.top a[href="${base}${PLACES[key]}"]`)?.click();
     return;
   }
   if (key === "g") {
