@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sayso.web import page
 from sayso.web.page import ASIDE_MIN, FORM_MAX, aside
 
 
@@ -35,6 +37,22 @@ def test_a_page_loads_nothing_from_elsewhere(open_pages: Any) -> None:
             assert answer.headers["cache-control"] == "no-store"
 
     asyncio.run(main())
+
+
+def test_every_form_carries_the_word_that_only_our_pages_have() -> None:
+    """Nothing would be sent by one without it: it would only look so. Those that people come in by
+    have another word, or are of no session yet.
+    """
+    folder = Path(page.__file__).parent / "templates"
+    forms = {
+        str(one.relative_to(folder)): (text.count(' method="post"'), text.count("m.csrf(csrf)"))
+        for one in folder.rglob("*.html")
+        if ' method="post"' in (text := one.read_text(encoding="utf-8"))
+    }
+
+    assert {"enter.html", "sign_in.html", "part/more.html", "part/request.html"} <= forms.keys()
+    for name, (sent, known) in forms.items():
+        assert known == (0 if name in ("enter.html", "sign_in.html") else sent), name
 
 
 def test_a_request_is_shown_to_whom_it_asks(open_pages: Any) -> None:
