@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         name="whoever is put out stays in",
         file="web/session.py",
-        old="    if not (await app.people.authority(session.project, session.by)).active:",
+        old="    if not who.active:",
         new="    if False:",
         test=_SESSION + "test_a_session_ends_when_its_person_is_put_out",
     ),

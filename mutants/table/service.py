@@ -12,6 +12,7 @@ _SEAT = "server/test_seat.py::"
 _FOREIGN = "server/test_foreign.py::"
 _MATRIX = "server/test_matrix.py::test_everybody_is_answered_as_the_table_says"
 _HOOKS = "notify/test_webhook.py::"
+_HOLDS = "server/test_hold_events.py::"
 
 MUTANTS = (
     Mutant(
@@ -273,5 +274,26 @@ MUTANTS = (
         old="    if _HEAD in request.scope:",
         new="    if False:",
         test="web/test_head.py::test_what_a_look_would_carry_out_is_not_carried_out_by_head",
+    ),
+    Mutant(
+        name="what was told of a hold is told again",
+        file="server/live.py",
+        old="            moved = [one for one in moved if one.position > place]\n",
+        new="",
+        test=_HOLDS + "test_what_comes_between_reading_and_listening_is_told_once",
+    ),
+    Mutant(
+        name="whoever was away for long has the whole store read",
+        file="server/live.py",
+        old="    if not until - REPLAY_MAX <= after <= until:",
+        new="    if after > until:",
+        test=_HOLDS + "test_too_much_and_no_place_of_this_store_is_the_list",
+    ),
+    Mutant(
+        name="a place of another store is one of this",
+        file="server/live.py",
+        old="    if not until - REPLAY_MAX <= after <= until:",
+        new="    if not until - REPLAY_MAX <= after:",
+        test=_HOLDS + "test_too_much_and_no_place_of_this_store_is_the_list",
     ),
 )

@@ -8,6 +8,7 @@ _DESK = "cli/test_desk.py::"
 _KEYS = "cli/test_keys.py::"
 _PEOPLE = "cli/test_people.py::"
 _TERMINAL = "cli/test_terminal.py::"
+_WATCH = "cli/test_watch.py::"
 
 MUTANTS = (
     Mutant(
@@ -113,7 +114,7 @@ MUTANTS = (
         file="cli/watch.py",
         old="create_subprocess_exec(*argv, stdin",
         new='create_subprocess_shell(" ".join(argv), stdin',
-        test=_PEOPLE + "test_what_happens_is_told_as_it_happens[local]",
+        test=_WATCH + "test_what_happens_is_told_as_it_happens[local]",
     ),
     Mutant(
         name="a filter passes over what it does not know",
@@ -129,5 +130,26 @@ MUTANTS = (
         old="    if hold.kind not in SIGN_INS:",
         new="    if False:",
         test="server/test_deciding.py::test_what_asks_for_no_sign_in_has_no_address_for_one",
+    ),
+    Mutant(
+        name="watch comes back without saying how far it was",
+        file="cli/hearing.py",
+        old='        headers = {"last-event-id": self._place} if self._place else {}',
+        new="        headers = {}",
+        test=_WATCH + "test_what_came_and_was_decided_while_the_server_was_gone_is_told_once",
+    ),
+    Mutant(
+        name="watch tells of a request again when its decision takes effect",
+        file="cli/watch.py",
+        old="                passed = moved - now.keys() - recent.keys()",
+        new="                passed = moved - now.keys()",
+        test=_WATCH + "test_what_is_new_is_told_in_a_moment_and_what_has_passed_as_well[remote]",
+    ),
+    Mutant(
+        name="a server that cannot tell is asked for ever",
+        file="cli/hearing.py",
+        old="                self._deaf = True",
+        new="                pass",
+        test=_WATCH + "test_a_server_that_cannot_tell_is_looked_at_instead",
     ),
 )

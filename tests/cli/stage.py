@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import httpx2
 from sayso import Agent, OAuthProvider, Policy, Principal, Rule, Sayso, ask_user, role, tool
 from sayso.domain.message import ToolMessage
 from sayso.testing import ScriptedModel, call, say
-from tests.cli.conftest import environment
+from tests.cli.conftest import PATIENCE_S, environment
 
 ROOT = Path(__file__).parents[2]
 STAGE = "tests.cli.stage:app"
@@ -105,11 +107,11 @@ class Stage:
         self.url = self._process.stdout.readline().strip()
         assert self.url.startswith("http"), self._process.wait()
 
-    def stop(self) -> None:
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the server."""
         assert self._process is not None
         assert self._process.stdout is not None
-        self._process.terminate()
+        self._process.send_signal(how)
         self._process.wait(60)
         self._process.stdout.close()
 
@@ -164,6 +166,14 @@ async def _people(store: Path) -> dict[str, str]:
             name: (await tokens.create(name="t", by=Principal(id=name), project="default"))[1]
             for name in PEOPLE
         }
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +12,7 @@ from sayso.cli import main
 from sayso.cli.asking import edit
 
 from .conftest import PATIENCE_S, SAYSO, environment
-from .stage import STAGE, WAYS, staged
+from .stage import STAGE, WAYS, staged, wait
 
 
 @pytest.fixture(scope="module")
@@ -333,61 +330,6 @@ def test_a_token_is_never_an_argument_and_never_goes_in_the_clear(stage, run, tm
     assert (both.exit_code, as_other.exit_code, read.exit_code) == (2, 2, 0)
 
 
-@contextmanager
-def watching(stage, way, *args, **env):
-    child = subprocess.Popen(
-        [SAYSO, "watch", *map(str, args)],
-        env=environment(**stage.env(way, **env)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield child
-    finally:
-        child.send_signal(signal.SIGINT)
-        assert child.wait(PATIENCE_S) == 130
-        child.stdout.close()
-        child.stderr.close()
-
-
-def test_what_happens_is_told_as_it_happens(stage, way, tmp_path):
-    script, seen = tmp_path / "note.py", tmp_path / "seen"
-    script.write_text(
-        "import os, sys\n"
-        f"line = [os.environ['SAYSO_EVENT'], *sys.argv[1:]]\n"
-        f"open({str(seen)!r}, 'a').write(repr(line) + '\\n')\n"
-    )
-    command = f"{sys.executable} {script} ;touch {tmp_path / 'pwned'}"
-
-    with watching(stage, way, "--json", "--exec", command, "risk:high") as child:
-        assert "waiting" in child.stderr.readline()
-        stage.ask("ask")
-        name = stage.ask("pay 8")
-        asked = json.loads(child.stdout.readline())
-        body = {"action": "reject", "seen": stage.hold(name)["digest"]}
-        stage.post(f"/v1/holds/{name}/decision", body)
-        decided = json.loads(child.stdout.readline())
-        wait(lambda: seen.exists() and len(seen.read_text().splitlines()) == 2)
-
-    assert (asked["what"], asked["hold"]["id"]) == ("asked", name)
-    assert (decided["what"], decided["hold"]["decision"]["by"]["id"]) == ("rejected", "mira")
-    assert seen.read_text().splitlines()[0] == repr(["asked", ";touch", str(tmp_path / "pwned")])
-    assert not (tmp_path / "pwned").exists()
-
-
-def test_a_lost_connection_is_taken_up_again(stage):
-    with watching(stage, "remote", "--json") as child:
-        assert "waiting" in child.stderr.readline()
-        stage.stop()
-        assert "does not answer" in child.stderr.readline()
-        stage.start()
-        name = stage.ask("pay 9")
-        told = json.loads(child.stdout.readline())
-
-    assert (told["what"], told["hold"]["id"]) == ("asked", name)
-
-
 def test_a_shell_completes_ids_with_their_titles_and_loads_little(stage):
     name = stage.ask("wipe")
     program = (
@@ -437,14 +379,6 @@ def test_completion_takes_nothing_from_who_types():
             assert shell.wait(PATIENCE_S) == 0
         finally:
             shell.kill()
-
-
-def wait(condition) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.05)
 
 
 def test_a_pipe_gets_no_colour_and_no_shape(stage):

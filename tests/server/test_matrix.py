@@ -19,6 +19,7 @@ REFUSALS = ("401", "403", "404", "shut", "error", "none", "-", "204")
 SOCKETS = {"WS /v1/chat": "read", "WS /v1/chat?send": "start", "WS /v1/chat?answer": "decide"}
 SCOPES_OF = {f"{method} {path}": scope for (method, path), (scope, _) in TABLE.items()}
 SCOPES_OF |= {"GET /v1/holds?mine=false": "read", "POST /v1/chat?answer": "decide"}
+SCOPES_OF |= {"GET /v1/holds/events?after=0": "read"}
 SCOPES_OF |= {**SOCKETS, "WS /v1/chat?resume": "read"}
 
 

@@ -42,6 +42,7 @@ TABLE: dict[tuple[str, str], tuple[str | None, object]] = {
     ("POST", "/v1/runs/{run_id}/messages"): ("start", {"text": "x"}),
     ("POST", "/v1/runs/{run_id}/commands/{name}"): ("start", {}),
     ("GET", "/v1/holds"): ("read", None),
+    ("GET", "/v1/holds/events"): ("read", None),
     ("GET", "/v1/holds/{hold_id}"): ("read", None),
     ("POST", "/v1/holds/{hold_id}/decision"): ("decide", DECISION),
     ("POST", "/v1/holds/{hold_id}/undo"): ("decide", None),

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from sayso import approve, reject
+from sayso.server.live import PENDING_MAX, Ear, Live
 from sayso.server.seat import Seats
 from sayso.store.base import PAGE_MAX
 from sayso.store.memory import MemoryStore
+from sayso.store.moved import Moved, find_end
 from sayso.web import chat
 from sayso.web import live as module
-from sayso.web.live import PENDING_MAX, Ear, Live, Moved, find_end
 from sayso.web.session import COOKIE, Sessions
 from tests.web.browsing import Desk, Person, run
 from tests.web.desk import say_calls, sign_in

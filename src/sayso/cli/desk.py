@@ -98,8 +98,11 @@ class Desk(Protocol):
 
     async def revoke(self, grant: str) -> Grant: ...
 
-    async def changed(self, within_s: float) -> None:
-        """Wait until something may have happened, or so long."""
+    async def changed(self, within_s: float) -> frozenset[str]:
+        """Wait until something may have happened, or so long; give the ids of requests that
+        something has happened to since this was first asked, each at least once. The first time
+        it waits only until it is able to tell.
+        """
         ...
 
 

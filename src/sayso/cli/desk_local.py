@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sayso.app import Sayso
 from sayso.cli.opened import Place, opened
-from sayso.domain.hold import SIGN_INS, Approved, Verdict
+from sayso.domain.hold import SIGN_INS, Approved, Verdict, hold_id
 from sayso.errors import UnknownHold, UnknownRun, WrongVerdict
 from sayso.store.journal import read_journal, recorded
+from sayso.store.moved import find_end, moved_by
 from sayso.store.views import HoldView, Page
 from sayso.wired import only_looking
 
@@ -47,6 +48,7 @@ class LocalDesk:
         self._who = who
         self._project = project
         self._watch = app.store.watch()
+        self._place: int | None = None
         self.name = app.store.name
 
     async def who(self) -> str:
@@ -135,5 +137,14 @@ class LocalDesk:
     async def revoke(self, grant: str) -> Grant:
         return await self._app.grants.revoke(grant, by=self._who, project=self._project)
 
-    async def changed(self, within_s: float) -> None:
+    async def changed(self, within_s: float) -> frozenset[str]:
+        store = self._app.store
+        if self._place is None:
+            self._place = await find_end(store)
+            return frozenset()
         await self._watch.wait(within_s)
+        found: set[str] = set()
+        while page := await store.tail(after=self._place):
+            found |= {hold_id(one.run_id, one.n) for entry in page for one in moved_by(entry)}
+            self._place = page[-1].position
+        return frozenset(found)

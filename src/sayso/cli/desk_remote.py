@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from sayso import errors
+from sayso.cli.hearing import Hearing
 from sayso.cli.wire_in import read_grant, read_hold, read_said
 from sayso.domain.digest import decode_value, encode_value
 from sayso.domain.hold import Answered, Approved, Errored, Rejected, Verdict
@@ -69,7 +70,11 @@ async def open_remote(
         follow_redirects=False,
         trust_env=not near,
     ) as client:
-        yield RemoteDesk(client, base, tries=1 if patience_s else TRIES_MAX)
+        desk = RemoteDesk(client, base, tries=1 if patience_s else TRIES_MAX)
+        try:
+            yield desk
+        finally:
+            await desk.hearing.close()
 
 
 def _check_url(url: str, *, plain_http: bool) -> str:
@@ -93,6 +98,7 @@ class RemoteDesk:
         self._client = client
         self._tries = tries
         self.name = self.web = base
+        self.hearing = Hearing(client, base, _problem)
 
     async def who(self) -> str:
         found = await self._ask("GET", "/v1/me")
@@ -177,8 +183,8 @@ class RemoteDesk:
     async def revoke(self, grant: str) -> Grant:
         return read_grant(await self._ask("DELETE", _path("grants", grant)))
 
-    async def changed(self, within_s: float) -> None:
-        await asyncio.sleep(within_s)
+    async def changed(self, within_s: float) -> frozenset[str]:
+        return await self.hearing.wait(within_s)
 
     async def _ask(
         self,

@@ -7,22 +7,29 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from sayso.cli.desk import Desk, at_desk
 from sayso.cli.ending import said, say, told
 from sayso.cli.ls import hold_json, listed, whose
 from sayso.cli.plain import plain
-from sayso.domain.filter import read_filter
+from sayso.domain.filter import Filter, read_filter
 from sayso.domain.glyph import brief
 from sayso.errors import NotAllowed, Unknown, Unreachable
 from sayso.store.views import HoldView
 
-LOOK_S = 1.0
-AWAY_MAX_S = 30.0
+LOOK_S = 15.0
+"""How often the list is looked at although nothing is told of."""
+AWAY_S, AWAY_MAX_S = 1.0, 30.0
+RECENT_MAX = 10_000
+"""How many requests are remembered at least, so that none is told of as new when more comes of it
+later.
+"""
 EXEC_S = 60.0
 _MARKS = {"asked": "?", "approved": "✓", "answered": "✓", "rejected": "✗", "undone": "▸"}
 _COLOURS = {"asked": "yellow", "approved": "green", "answered": "green", "rejected": "red"}
@@ -59,8 +66,8 @@ async def watch(
     command: str | None,
 ) -> None:
     """Print a line for every request that comes, changes, is decided or taken back, until Ctrl-C.
-    A lost connection is taken up again. What comes and is decided within a second may be missed;
-    the audit has it.
+    A lost connection is taken up again, and what happened meanwhile is told then. Of very much at
+    once, what comes and is decided between two looks may be left out; the audit has it.
 
     \b
     Examples:
@@ -76,15 +83,22 @@ async def watch(
         raise click.UsageError(f"--exec: {error}") from None
     view = whose(everyone=everyone)
     known: dict[str, HoldView] | None = None
+    moved = frozenset[str]()
+    recent: dict[str, None] = {}
     away = 0.0
     while True:
         try:
+            # Before the list is looked at: what comes after that is told.
+            moved |= await desk.changed(LOOK_S)
             now = {one.id: one async for one in listed(desk, wanted, view=view)}
             events = [] if known is None else await _between(desk, known, now)
+            if known is not None:
+                passed = moved - now.keys() - recent.keys()
+                events += await _passed(desk, wanted, view, passed)
         except Unreachable as error:
             if not away:
                 say(f"{told(error)}; trying again")
-            away = min(max(away * 2, LOOK_S), AWAY_MAX_S)
+            away = min(max(away * 2, AWAY_S), AWAY_MAX_S)
             await asyncio.sleep(away)
             continue
         if known is None:
@@ -92,7 +106,11 @@ async def watch(
             say(f"{waiting} waiting; Ctrl-C ends this.")
         elif away:
             say("The server is back.")
-        away, known = 0.0, now
+        away, known, moved = 0.0, now, frozenset[str]()
+        for name in (*now, *(event.hold.id for event in events)):
+            recent[name] = None
+        while len(recent) > max(RECENT_MAX, len(now)):
+            del recent[next(iter(recent))]
         for event in events:
             click.echo(_json(event) if as_json else _line(event))
             if bell and event.what == "asked":
@@ -100,7 +118,6 @@ async def watch(
             if argv:
                 await _run(argv, event)
         sys.stdout.flush()
-        await desk.changed(LOOK_S)
 
 
 async def _between(
@@ -126,6 +143,22 @@ async def _between(
             found.append(Event(what, hold))
         elif old.digest != hold.digest:
             found.append(Event("changed", hold))
+    return found
+
+
+async def _passed(desk: Desk, wanted: Filter, view: str, names: Iterable[str]) -> list[Event]:
+    """Say what came and was decided between two looks."""
+    found: list[Event] = []
+    for name in sorted(names):
+        try:
+            if (await desk.hold(name)).decision is None:
+                continue  # It asks somebody else, or is of no interest.
+        except (NotAllowed, Unknown):
+            continue
+        only = replace(wanted, words=(*wanted.words, name))
+        async for hold in listed(desk, only, view=view, status="any"):
+            if hold.id == name and hold.decision is not None:
+                found += [Event("asked", hold), Event(hold.decision.word, hold)]
     return found
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from sayso.app import Sayso
 from sayso.domain.hold import SIGN_INS
 from sayso.domain.hold import answer as answered
 from sayso.errors import BadAnswer, NotAllowed, SaysoError, UnknownHold, WrongVerdict
-from sayso.server.caller import App, Caller, Decider, Reader
+from sayso.server.caller import App, Caller, Decider, Reader, is_still_in
 from sayso.server.deciding import (
     DecisionIn,
     DecisionsIn,
@@ -21,6 +23,7 @@ from sayso.server.deciding import (
     SignInOut,
 )
 from sayso.server.json import StrictRoute
+from sayso.server.live import hold_frames, live_of
 from sayso.server.problem import Problem, Refusal, describe, documented
 from sayso.server.runs import (
     After,
@@ -32,6 +35,7 @@ from sayso.server.runs import (
     key_of,
 )
 from sayso.server.seat import seat_of
+from sayso.server.sse import alive
 from sayso.server.wire import (
     NAME_MAX,
     AcceptedOut,
@@ -56,6 +60,8 @@ HoldId = Annotated[str, Path(max_length=NAME_MAX, examples=["hold_01m7hq607ahdnn
 RequestId = Annotated[str, Path(max_length=NAME_MAX, examples=["req_01m7hq607ahdnnwh0m9399fc1x.1"])]
 Project = Annotated[str, Path(max_length=NAME_MAX)]
 CHANNEL = "http"
+NOW = -1
+"""The place of whoever has none yet."""
 
 
 class OneOut(Out):
@@ -101,6 +107,41 @@ async def list_holds(
     )
     found = [hold for hold in page if risk is None or hold.risk == risk]
     return HoldsOut(items=[hold_out(hold) for hold in found], next=page.next)
+
+
+@router.get(
+    "/holds/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "What happens to holds", "content": {"text/event-stream": {}}},
+        **documented(),
+    },
+)
+async def follow_holds(
+    *,
+    request: Request,
+    app: App,
+    caller: Reader,
+    after: Annotated[int, Query(ge=NOW, le=2**53)] = NOW,
+    follow_on: Annotated[bool, Query(alias="follow")] = False,
+    last_event_id: Annotated[int, Header(ge=NOW, le=2**53)] = NOW,
+) -> StreamingResponse:
+    """Tell by server-sent events which holds that the caller may see something has happened to:
+    since `Last-Event-ID`, or since `after`; without either, from now on. `ready` comes first, then
+    `hold` with an id and a status, or `list` if it is too much to be told one by one. It ends when
+    all is told; with `follow=true` it goes on.
+    """
+    place = max(after, last_event_id)
+    frames = hold_frames(
+        live_of(request, app),
+        app.store,
+        caller.window(app),
+        after=place if place > NOW else None,
+        forever=follow_on,
+    )
+    with request.app.state.streams.take(caller) as seat:
+        still = partial(is_still_in, request, caller)
+        return seat.answer(alive(frames, request.app.state.closing, recheck=still))
 
 
 @router.get("/holds/{hold_id}", responses=documented(404))
