@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,12 @@ class Inbox:
         # Playwright keeps an event loop in this thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, main()).result()
+
+
+def stop_clock(page: Page) -> None:
+    """Have no time pass for a page but what a test lets pass, however slow this machine is."""
+    page.clock.install()
+    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
 
 def pay(**args: Any) -> list[Any]:

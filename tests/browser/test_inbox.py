@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from sayso import approve, fail, reject
 from sayso.domain.hold import Answered
-from tests.browser.inbox import GRACE_MS, Inbox, pay, question
+from tests.browser.inbox import GRACE_MS, Inbox, pay, question, stop_clock
 from tests.browser.window import PHONE, Windows
 
 
@@ -25,12 +24,6 @@ def inbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inbox]:
 def settle(page: Page) -> None:
     """Give somebody the time to see what is there, as keys and clicks do."""
     page.wait_for_timeout(GRACE_MS)
-
-
-def stop_clock(page: Page) -> None:
-    """Have no time pass for a page but what a test lets pass, however slow this machine is."""
-    page.clock.install()
-    page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
 
 def toast(page: Page) -> Any:

@@ -89,7 +89,7 @@ async function send(form, data) {
   }
   decidedHere.delete(id);
   // What is no request says only what went wrong, and what was typed stays.
-  if (html.includes("<article ") && [200, 409, 410, 422].includes(status)) {
+  if (html.includes("<article ")) {
     show(html);
     const place = find("#request [aria-invalid]") ?? find("#request [role=alert], #approve.armed");
     if (place?.matches("p")) place.tabIndex = -1;

@@ -152,8 +152,10 @@ export function changed(said, over) {
 export async function checkOpen() {
   const id = openId();
   const answer = id ? await ask(urlOf(id), "request").catch(() => null) : null;
-  if (!answer?.ok || id !== openId()) return;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const html = answer?.ok ? await answer.text() : "";
+  // It may have been closed, or another one opened, while this was on its way.
+  if (!html || id !== openId()) return;
+  const page = new DOMParser().parseFromString(html, "text/html");
   const there = find("article", page)?.dataset;
   const here = find("#request article").dataset;
   if (there?.status !== here.status || there?.seen !== here.seen) {
