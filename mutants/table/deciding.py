@@ -200,4 +200,12 @@ MUTANTS = (
         test="engine/test_fail_closed.py::"
         "test_nobody_decides_by_what_they_may_do_in_another_project",
     ),
+    Mutant(
+        name="a decision that is committed is answered with an error",
+        file="engine/decide.py",
+        old="            return None  # It is decided all the same.",
+        new="            raise",
+        test="engine/test_newer.py::"
+        "test_a_decision_about_a_run_with_an_unknown_event_is_told_to_whoever_made_it[database]",
+    ),
 )

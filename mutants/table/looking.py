@@ -120,4 +120,12 @@ MUTANTS = (
         new="return str(text)",
         test="cli/test_plain.py::test_a_special_character_is_written_as_its_number",
     ),
+    Mutant(
+        name="an answer that comes late takes a waiter back in time",
+        file="engine/handle.py",
+        old="late = news is not None and news.after + len(news.entries) < at",
+        new="late = False",
+        test="engine/test_reads.py::"
+        "test_an_answer_that_comes_late_takes_nobody_back_in_time[memory]",
+    ),
 )

@@ -269,4 +269,11 @@ MUTANTS = (
         test="store/test_postgres_open.py::"
         "test_a_host_that_no_name_service_could_know_is_refused[x..y]",
     ),
+    Mutant(
+        name="one answer that cannot be read leaves others without theirs",
+        file="store/postgres_writer.py",
+        old='were not understood", self._link.name)\n            for job in batch:',
+        new='were not understood", self._link.name)\n            for job in batch[:0]:',
+        test=_STORE + "test_an_answer_that_is_not_understood_leaves_nobody_waiting",
+    ),
 )

@@ -114,6 +114,25 @@ async def test_a_run_with_an_unknown_event_is_left_alone(where, caplog):
     assert "Traceback" not in caplog.text
 
 
+async def test_a_decision_about_a_run_with_an_unknown_event_is_told_to_whoever_made_it(
+    where, caplog
+):
+    caplog.set_level(logging.WARNING)
+    async with Sayso(where, agents=[teller()]) as app:
+        run = await app.start("teller", "x", by="mira", id="run_1")
+        (hold,) = (await run.wait(timeout=PATIENCE_S)).holds
+    async with Sayso(where, work=False) as desk:
+        await desk.store.append(await _unknown(desk))
+
+    # Who could go on with it has its journal read along, where that saves a round trip.
+    async with Sayso(where, agents=[teller()]) as app:
+        decided = await app.decide(hold, approve(), by="mira")
+        await until(lambda: "run_1 is left alone" in caplog.text)
+        row = await app.store.load("run_1")
+
+    assert (decided.status, row.status) == ("settled", "running")
+
+
 async def test_a_call_under_way_is_not_cut_off_by_what_newer_code_writes(where, caplog):
     caplog.set_level(logging.WARNING)
     go, done = asyncio.Event(), list[str]()

@@ -5,6 +5,7 @@ that somebody else may have changed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from msgspec.structs import replace
 from sayso import Context, Policy, Rule, Sayso, anyone, approve, role, tool
 from sayso.engine import handle
 from sayso.engine.beside import FRESH_MS, WHOLE, Beside
-from sayso.store.base import Store
+from sayso.store.base import Appended, Store, Write
 from sayso.store.look import Want
 from sayso.store.shelf import Item
+from sayso.store.watch import RunWatch, Watches
 from sayso.testing import call, say
 
 from .kit import PATIENCE_S, Delegate, Place, agent, completed, held, suspended, until
@@ -35,6 +37,22 @@ class Counting(Delegate):
         if name in READS:
             self.read.append(name)
         return super().__getattr__(name)
+
+
+class Deaf(Counting):
+    """Hears of what is committed, by itself and by others, only when a test says so."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.heard = Watches()
+        self.written: list[Write] = []
+
+    def append(self, *writes: Write) -> Awaitable[Appended]:
+        self.written += writes
+        return self.inner.append(*writes)
+
+    def watch(self, run_id: str | None = None, *, own: bool = True) -> RunWatch:
+        return self.heard.add(run_id, own=own)
 
 
 def paying(place: Place) -> Any:
@@ -74,6 +92,40 @@ async def test_whoever_waits_is_told_what_this_process_has_written(
 
         assert (asked, store.read) == ([], [])
         assert (shown, await run.view()) == (view, done)
+
+
+async def test_an_answer_that_comes_late_takes_nobody_back_in_time(place: Place) -> None:
+    went, go = asyncio.Event(), asyncio.Event()
+
+    @tool(approval=True, effect="once")
+    async def pay(ctx: Context, amount: int) -> str:
+        went.set()
+        await go.wait()
+        return "paid"
+
+    stores: list[Deaf] = []
+    async with (
+        place.app(agent(PAID, pay)) as other,
+        place.app(
+            agent(PAID, pay), wrap=lambda store: stores.append(Deaf(store)) or stores[-1]
+        ) as app,
+    ):
+        (store,) = stores
+        hold = await held(other.run((await app.start("teller", "Pay", by="mira")).id))
+        await until(lambda: app._open_parts.ledger.at_hand(hold.run_id) is None)
+        await other.decide(hold, approve(), by="mira")
+        await went.wait()
+        waiting = asyncio.ensure_future(app.run(hold.run_id).wait(timeout=PATIENCE_S))
+        store.read.clear()
+        await until(lambda: store.read.count("load") == 1)
+
+        store.heard.tell(store.written[-1:])  # By which the run was suspended.
+        await until(lambda: waiting.done() or store.read.count("load") == 2)
+        go.set()
+        await completed(other.run(hold.run_id))
+        store.heard.ring([hold.run_id])
+
+        assert (await waiting).status == "completed"
 
 
 @pytest.mark.parametrize("asks", [False, True])

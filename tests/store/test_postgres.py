@@ -413,6 +413,29 @@ async def test_a_forged_hint_hides_nothing(postgres, schema):
         assert await watch.wait(5)
 
 
+async def test_an_answer_that_is_not_understood_leaves_nobody_waiting(postgres, schema):
+    async with opened(postgres, schema) as store:
+        await store.append(write("run_0"))
+        postgres.execute(
+            f"""
+            create function {schema}.puzzle() returns trigger language plpgsql as $$
+            begin raise exception 'stale' using errcode = 'SY001', detail = 'who knows'; end $$;
+            create trigger puzzle before insert on {schema}.runs for each row
+                when (new.id = 'run_2') execute function {schema}.puzzle();
+            """
+        )
+        sent = [asyncio.ensure_future(store.append(write(f"run_{n}"))) for n in (1, 2, 3)]
+        await asyncio.wait(sent, timeout=10)
+
+        # The first and the last are there: whoever is told that nobody knows looks for them.
+        told = [type(one.exception()) if one.done() else None for one in sent]
+        there = [await store.load(f"run_{n}") is not None for n in (1, 2, 3)]
+        await store.append(write("run_0", after=1))
+
+    assert told == [CommitUnknown] * 3
+    assert there == [True, False, True]
+
+
 async def test_a_condition_that_the_server_does_not_know_is_not_taken_for_met(
     postgres, schema, monkeypatch
 ):
