@@ -200,9 +200,9 @@ MUTANTS = (
     ),
     Mutant(
         name="only a page of jobs is offered again",
-        file="cli/jobs.py",
-        old="    while fresh :=",
-        new="    if fresh :=",
+        file="store/postgres_jobs.py",
+        old="    while found := [",
+        new="    if found := [",
         test="cli/test_jobs.py::test_all_of_them_are_more_than_a_page",
     ),
     Mutant(

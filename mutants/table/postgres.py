@@ -276,4 +276,18 @@ MUTANTS = (
         new='were not understood", self._link.name)\n            for job in batch[:0]:',
         test=_STORE + "test_an_answer_that_is_not_understood_leaves_nobody_waiting",
     ),
+    Mutant(
+        name="jobs that fail again keep others from being offered",
+        file="store/postgres_jobs.py",
+        old="and updated <= %s and id > %s order by id limit %s",
+        new="and updated <= %s and %s = 0 order by id limit %s",
+        test="cli/test_jobs.py::test_all_that_were_held_are_offered_once_whatever_fails_meanwhile",
+    ),
+    Mutant(
+        name="jobs are offered for as long as others fail",
+        file="store/postgres_jobs.py",
+        old="and updated <= %s and id > %s order by id limit %s",
+        new="and %s is not null and id > %s order by id limit %s",
+        test="cli/test_jobs.py::test_all_that_were_held_are_offered_once_whatever_fails_meanwhile",
+    ),
 )

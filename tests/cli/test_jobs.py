@@ -86,18 +86,40 @@ def test_all_of_them_are_more_than_a_page(run, postgres, url):
     assert statuses(postgres, url) == {"queued": 150}
 
 
-def test_what_fails_again_meanwhile_is_not_offered_twice(run, postgres, url):
-    """A worker picks and fails them as fast as they are offered."""
-    enqueue(postgres, url, 2)
+def test_all_that_were_held_are_offered_once_whatever_fails_meanwhile(run, postgres, url):
+    """A worker picks and fails them as fast as they are offered, by a clock that was put back, and
+    others besides.
+    """
+    many = 2 * HELD_MAX + 50
+    enqueue(postgres, url, many)
     postgres.execute(
-        "set search_path = sayso; update work set status = 'failed'; "
+        "set search_path = sayso; update work set status = 'failed'; truncate work_log; "
         "create function fail_again() returns trigger language plpgsql as $$ begin "
-        "new.status := 'failed'; return new; end $$; "
+        "insert into work (priority, entrypoint, created, updated, status) "
+        f"select 0, 'teller', now(), now(), 'failed' where new.id <= {many}; "
+        "new.status := 'failed'; new.updated := old.updated; return new; end $$; "
         "create trigger again before update on work for each row execute function fail_again()",
         _database(url),
     )
 
-    assert "2 jobs are offered again" in run("jobs", "requeue", "--all", "--store", url).stderr
+    said = run("jobs", "requeue", "--all", "--store", url).stderr
+
+    assert said == f"{many} jobs are offered again\n"
+    offered = "select job_id, count(*) from sayso.work_log where status = 'queued' group by 1"
+    assert sorted(postgres.execute(offered, _database(url))) == [(n, 1) for n in range(1, many + 1)]
+    assert statuses(postgres, url) == {"failed": 2 * many}
+
+
+async def test_whoever_waits_for_all_is_told_how_far_it_is(postgres, url):
+    told: list[tuple[int, int]] = []
+    enqueue(postgres, url, HELD_MAX + 50)
+    postgres.execute("update sayso.work set status = 'failed'", _database(url))
+
+    async with Sayso(url, work=False) as app:
+        assert await app.store.queue.requeue_all(lambda *far: told.append(far)) == 150
+        assert await app.store.queue.requeue_all() == 0
+
+    assert told == [(100, 150), (150, 150)]
 
 
 @pytest.mark.parametrize("args", [(), ("1", "--all")], ids=str)

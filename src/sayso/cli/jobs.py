@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import click
 import msgspec
@@ -58,7 +59,7 @@ def list_jobs(ctx: click.Context, *, store: Place, as_json: bool) -> None:
 
 @jobs.command(short_help="Offer failed jobs again.")
 @click.argument("ids", type=click.IntRange(min=1), nargs=-1, metavar="[ID]...")
-@click.option("--all", "every", is_flag=True, help="All that are held now.")
+@click.option("--all", "every", is_flag=True, help="All that are held now, each once.")
 @_STORE
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON object.")
 @click.pass_context
@@ -101,18 +102,17 @@ async def _requeue(place: Place, ids: tuple[int, ...]) -> tuple[int, list[int]]:
     async with opened(place) as store:
         queue = _queue(store)
         if not ids:
-            return await _requeue_all(queue), []
+            offered = await queue.requeue_all(_show)
+            if offered and sys.stderr.isatty():
+                click.echo(err=True)
+            return offered, []
         missed = [one for one in dict.fromkeys(ids) if not await queue.requeue(one)]
         return len(set(ids)) - len(missed), missed
 
 
-async def _requeue_all(queue: Queue) -> int:
-    offered, seen = 0, set[int]()
-    # One that has failed again meanwhile is not offered twice, or this might never end.
-    while fresh := [one.id for one in await queue.held() if one.id not in seen]:
-        offered += await queue.requeue(*fresh)
-        seen.update(fresh)
-    return offered
+def _show(offered: int, held: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{offered:,} of {held:,} jobs", nl=False, err=True)
 
 
 def _queue(store: Store) -> Queue:

@@ -266,6 +266,22 @@ async def requeue(link: Link, ids: tuple[int, ...]) -> int:
     return len(held)
 
 
+async def requeue_all(link: Link, progress: Callable[[int, int], None] | None) -> int:
+    """Offer all jobs again that are held now, each once; say how many."""
+    table = names(link.address.schema).queue_table
+    held = f"from {table} where status = 'failed'"
+    ((now, count),) = await link.read(f"select now(), count(*) {held}")
+    # By their ids, and not what failed since: what fails again would keep others from their turn.
+    page = f"select id {held} and updated <= %s and id > %s order by id limit %s"
+    offered, last = 0, 0
+    while found := [one for (one,) in await link.read(page, (now, last, HELD_MAX))]:
+        offered += await requeue(link, tuple(found))
+        last = found[-1]
+        if progress is not None:
+            progress(offered, count)
+    return offered
+
+
 async def count(link: Link) -> dict[str, int]:
     """Count the jobs by their status."""
     jobs = Jobs(Driver(link), names(link.address.schema))

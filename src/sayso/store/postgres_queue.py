@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -69,6 +70,12 @@ class PostgresQueue:
         from sayso.store.postgres_jobs import requeue
 
         return await requeue(self._link, ids)
+
+    async def requeue_all(self, progress: Callable[[int, int], None] | None = None) -> int:
+        await _load()
+        from sayso.store.postgres_jobs import requeue_all
+
+        return await requeue_all(self._link, progress)
 
     async def checkup(self) -> Finding:
         """Look at the jobs: what waits, and what failed."""

@@ -62,3 +62,9 @@ class Queue(Protocol):
     async def requeue(self, *ids: int) -> int:
         """Offer held jobs again; say how many of these were held."""
         ...
+
+    async def requeue_all(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Offer all jobs again that are held when this begins, each once, and say how many; tell
+        `progress` from time to time how many they are so far, and of how many.
+        """
+        ...
