@@ -37,7 +37,9 @@ STATUSES = """\
 
 The status is computed, never set. A run is `running` while a call is executing, a call could start
 or go on, or the model is due a turn; otherwise, with an open hold, it is `suspended`. Whenever an
-append changes the status, the event that announces the change is part of the same append.
+append changes the status, the event that announces the change is part of the same append. A run
+whose model is done while a command is in doubt is suspended, too; once a person has said what
+became of the command, it is `running` until somebody appends its end.
 """
 
 CALLS = """\

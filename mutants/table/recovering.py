@@ -138,4 +138,53 @@ MUTANTS = (
         new='if hold.child or only not in ("", hold.call):',
         test="domain/test_verbs.py::test_a_doubt_outlives_cancelling",
     ),
+    Mutant(
+        name="a worker is kept for as long as a command is in doubt",
+        file="engine/turn.py",
+        old="self.waits = any(row.state is not CallState.DOUBTED for row in left)",
+        new="self.waits = bool(left)",
+        test="engine/test_doubted_command.py::"
+        "test_whatever_people_say_of_it_the_run_is_complete_after_that[memory-answer]",
+    ),
+    Mutant(
+        name="a run is complete while a command is in doubt",
+        file="engine/turn.py",
+        old="            if not left:\n",
+        new="            if True:\n",
+        test="engine/test_doubted_command.py::"
+        "test_whatever_people_say_of_it_the_run_is_complete_after_that[memory-answer]",
+    ),
+    Mutant(
+        name="nobody can say what became of the last command of a run",
+        file="domain/lifecycle.py",
+        old="not (run.holds or has_work(run) or concludes(run))",
+        new="not (run.holds or has_work(run))",
+        test="domain/test_commands.py::"
+        "test_a_run_with_a_command_in_doubt_waits_with_its_last_answer",
+    ),
+    Mutant(
+        name="nobody ends a run whose last command was in doubt",
+        file="engine/loop.py",
+        old="not in self._turns and turn_due(run, strand)",
+        new="not in self._turns and turn_due(run, strand)\n"
+        "            and (strand.calls or strand.said > strand.seen)",
+        test="engine/test_doubted_command.py::"
+        "test_whatever_people_say_of_it_the_run_is_complete_after_that[memory-answer]",
+    ),
+    Mutant(
+        name="a run is concluded over a command that is under way",
+        file="domain/standing.py",
+        old="run.ending or run.final or run.commands or run.holds:",
+        new="run.ending or run.final or run.holds:",
+        test="domain/test_commands.py::"
+        "test_a_run_is_not_to_be_concluded_over_anything_that_is_open",
+    ),
+    Mutant(
+        name="a run is concluded over what was said to it",
+        file="domain/standing.py",
+        old="return not (others or main.calls or main.said > main.seen)",
+        new="return not (others or main.calls)",
+        test="domain/test_commands.py::"
+        "test_a_run_is_not_to_be_concluded_over_anything_that_is_open",
+    ),
 )

@@ -10,8 +10,8 @@ from sayso.domain.hold import Approved, Rejected, answer
 from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.ruling import Require
 from sayso.domain.run import Run, Status
-from sayso.domain.standing import startable, status_of
-from sayso.errors import RunFinished, RunWaiting
+from sayso.domain.standing import concludes, startable, status_of, turn_due
+from sayso.errors import IllegalEvent, RunFinished, RunWaiting
 
 from .build import (
     APPROVE,
@@ -32,6 +32,7 @@ from .build import (
     executing,
     finish,
     held,
+    opened_strand,
     parked,
     put,
     resumed,
@@ -275,3 +276,39 @@ def test_a_run_that_listens_hears_while_only_a_command_waits():
     with pytest.raises(RunWaiting):
         verbs.say(held_command, "Hm.", by=MIRA, now=NOW, listens=True)
     assert len(verbs.say(over, "Hm.", by=MIRA, now=NOW, listens=True)) == 1
+
+
+def said_all(run: Run) -> Run:
+    """The run after the last answer of its model, with a command in doubt."""
+    run = doubted(launched(commanded(run)), "c1")
+    return commit(run, turn_of(run))
+
+
+def test_a_run_with_a_command_in_doubt_waits_with_its_last_answer():
+    run = said_all(started())
+
+    assert run.told is Status.SUSPENDED
+    assert not concludes(run)
+    run = decided(run, 1, answer("refunded"))
+    assert run.told is Status.RUNNING
+    assert turn_due(run, run.strands[0])
+    assert not verbs.take_turn(run, turn_of(run))
+    assert commit(run, *verbs.complete(run, b'"Done."')).final == "completed"
+
+
+def test_a_run_is_not_to_be_concluded_over_anything_that_is_open():
+    settled = decided(said_all(started()), 1, answer("refunded"))
+    assert concludes(settled)
+
+    others = [
+        commanded(settled),
+        opened_strand(settled),
+        cancelled(settled),
+        commit(settled, *verbs.say(settled, "Wait.", by=MIRA, now=NOW)),
+        commit(settled, *verbs.complete(settled, b"1")),
+    ]
+
+    assert not [run for run in others if concludes(run)]
+    # Without a command nobody could have kept it: an answer that leads nowhere is a mistake.
+    with pytest.raises(IllegalEvent, match="never go on"):
+        commit(started(), turn_of(started()))

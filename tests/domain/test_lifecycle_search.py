@@ -21,7 +21,14 @@ from sayso.domain.hold import answer as answered
 from sayso.domain.lifecycle import apply, apply_all
 from sayso.domain.ruling import Require
 from sayso.domain.run import CallRow, Run, Status
-from sayso.domain.standing import has_open, has_work, startable, status_of, strand_due
+from sayso.domain.standing import (
+    concludes,
+    has_open,
+    has_work,
+    startable,
+    status_of,
+    strand_due,
+)
 
 from .build import (
     ANN,
@@ -113,6 +120,8 @@ def forward(run: Run) -> Iterator[list[e.Event]]:
     for strand in run.strands:
         if strand_due(run, strand):
             yield last_turn(run, strand.name)
+    if concludes(run):
+        yield verbs.complete(run, b"1")
 
 
 def last_turn(run: Run, strand: str) -> list[e.Event]:
@@ -123,6 +132,8 @@ def last_turn(run: Run, strand: str) -> list[e.Event]:
         return [last, e.StrandClosed(strand=strand), e.MessageReceived(by=MIRA, text="Done.")]
     found = [last, *verbs.drop_commands(after, now=NOW)]
     after = apply_all(run, found)
+    if after.commands and all(row.state is CallState.DOUBTED for row in after.commands):
+        return found  # Whatever people say of these, and however late.
     if has_open(after) or len(run.strands) > 1:
         return []  # A model that is done waits for the rest of its run.
     return [*found, *verbs.complete(after, b"1")]
@@ -319,7 +330,7 @@ def check_all(first: Run, holds_max: int, moves: Moves = simply) -> list[Run]:
     """Check every run that can come of this one, and that each can come to an end."""
     runs, came_from = search(first, holds_max, moves)
     for run in runs.values():
-        assert run.final or has_work(run) or run.holds
+        assert run.final or has_work(run) or run.holds or concludes(run)
         assert run.told is status_of(run)
         if status_of(run) is Status.SUSPENDED:
             assert run.holds

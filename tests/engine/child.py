@@ -96,7 +96,12 @@ def teller(world: World, spec: dict[str, Any]) -> Agent:
         await rest("model" if len(messages) == 1 else "second")
         return call("pay") if len(messages) == 1 else say("done")
 
-    return Agent("teller", model=ScriptedModel(script), tools=[pay])
+    @tool(effect="once")
+    async def issue() -> str:
+        raise TimeoutError("the printer did not answer")
+
+    commands = [issue] if spec.get("doubted") else []
+    return Agent("teller", model=ScriptedModel(script), tools=[pay], commands=commands)
 
 
 async def serve(world: World, spec: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ IN_POSTGRES = {
     "test_cycle",
     "test_dispatch",
     "test_doubt",
+    "test_doubted_command",
     "test_durable_await",
     "test_effects",
     "test_fail_closed",

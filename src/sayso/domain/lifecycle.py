@@ -21,7 +21,14 @@ from sayso.domain import events as e
 from sayso.domain.call import Call, CallState
 from sayso.domain.ruling import BATCHES
 from sayso.domain.run import CallRow, Run, Status, Strand, WorkTime, with_strand
-from sayso.domain.standing import has_open, has_work, status_of, strand_due, stranded
+from sayso.domain.standing import (
+    concludes,
+    has_open,
+    has_work,
+    status_of,
+    strand_due,
+    stranded,
+)
 from sayso.errors import IllegalEvent
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
@@ -90,7 +97,8 @@ def epilogue(run: Run, now: int = 0) -> list[e.Event]:
         return [e.RunCancelled(reason=run.ending_why)]
     status = status_of(run)
     # With an open hold it would be suspended.
-    if (status is Status.RUNNING and not run.holds and not has_work(run)) or stranded(run):
+    idle = status is Status.RUNNING and not (run.holds or has_work(run) or concludes(run))
+    if idle or stranded(run):
         raise IllegalEvent("this would leave the run with something that can never go on")
     if status is run.told:
         return []

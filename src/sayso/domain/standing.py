@@ -59,6 +59,21 @@ def strand_due(run: Run, strand: Strand) -> bool:
     return bool(strand.calls) or strand.said > strand.seen
 
 
+def concludes(run: Run) -> bool:
+    """Tell whether nothing is left but to say that the run is complete: its last answer is there,
+    and what was in doubt then is settled. Only a command can have been.
+    """
+    if not run.commanded or run.ending or run.final or run.commands or run.holds:
+        return False
+    (main, *others) = run.strands
+    return not (others or main.calls or main.said > main.seen)
+
+
+def turn_due(run: Run, strand: Strand) -> bool:
+    """Tell whether somebody has to see to a strand: it is due a turn, or the run its end."""
+    return strand_due(run, strand) or concludes(run)
+
+
 def startable(run: Run) -> list[CallRow]:
     """List the calls that could start now."""
     if run.ending:

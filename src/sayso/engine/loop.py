@@ -20,7 +20,7 @@ from sayso.domain import events as e
 from sayso.domain import settling
 from sayso.domain.call import CallState
 from sayso.domain.run import CallRow, Run
-from sayso.domain.standing import startable, strand_due
+from sayso.domain.standing import startable, turn_due
 from sayso.domain.value import SAYSO
 from sayso.engine.attempt import Result
 from sayso.engine.bell import Bell
@@ -230,7 +230,7 @@ class RunLoop:
         due = [
             strand.name
             for strand in run.strands
-            if strand.name not in self._turns and strand_due(run, strand)
+            if strand.name not in self._turns and turn_due(run, strand)
         ]
         self._turns.update(dict.fromkeys(due))
         return [partial(self._turn, name) for name in due]

@@ -16,7 +16,7 @@ from sayso.domain.ruling import duration_text
 from sayso.domain.run import CallRow, Run, Strand
 from sayso.domain.secret import Veil, opened
 from sayso.domain.settling import Draft
-from sayso.domain.standing import startable, strand_due
+from sayso.domain.standing import concludes, startable, strand_due, turn_due
 from sayso.domain.value import SAYSO
 from sayso.engine.feed import Delta, Voice
 from sayso.engine.gate import Admitted, clean_text
@@ -37,12 +37,12 @@ async def propose_turn(parts: Parts, run_id: str, name: str, worker: str) -> Pro
     live, transcript = await parts.ledger.both(run_id)
     run = live.run
     strand = run.strand(name)
-    if strand is None or not strand_due(run, strand):
+    if strand is None or not turn_due(run, strand):
         return None
     driver = parts.drivers[run.agent]
     scene = Scene(run, transcript)
     with contained(f"the agent {run.agent!r}"):
-        prompt = driver.next(scene, name)
+        prompt = _ending(driver, scene) if concludes(run) else driver.next(scene, name)
     tick = parts.store.tick()
     if not isinstance(prompt, Prompt):
         return Proposal(_changing(parts, strand, prompt), args={}, tick=tick)
@@ -197,7 +197,10 @@ class _Turn(Proposal):
             # With other strands there it rests until one of them has something to say to it.
             now = self._parts.store.now()
             draft.add(*verbs.drop_commands(draft.run, now=now, told=self._told))
-            self.waits = bool(draft.run.commands)
+            left = draft.run.commands
+            # People may take weeks over what is in doubt: the answer is recorded, and no worker
+            # kept. Whoever goes on after them concludes.
+            self.waits = any(row.state is not CallState.DOUBTED for row in left)
             if self.waits:
                 # What its commands ask is withdrawn already, so that they come to an end.
                 found = verbs.drop_commands(before, now=now, told=self._told)
@@ -205,7 +208,8 @@ class _Turn(Proposal):
                     if row.state is CallState.WAITING:
                         self._told.setdefault(row.ref, row.attempt)
                 return found
-            draft.add(*verbs.complete(draft.run, reading.output))
+            if not left:
+                draft.add(*verbs.complete(draft.run, reading.output))
         return draft.events
 
 
@@ -232,10 +236,23 @@ def _overtime(run: Run) -> CannotGoOn:
     return CannotGoOn(f"the run worked for {allowed}, as long as it may, without coming to an end")
 
 
+def _ending(driver: Driver, scene: Scene) -> Change:
+    """Make the run's result of its last answer, which is on record already."""
+    last = scene.transcript.strands[e.MAIN].turns[-1]
+    reading = driver.read(scene, e.MAIN, Answer(text=last.text))
+
+    def change(now: Scene) -> Sequence[e.Event]:
+        if reading.output is None:  # The agent is another by now, and wants another answer.
+            return [e.MessageReceived(by=SAYSO, text=reading.complaint or "Go on.")]
+        return verbs.complete(now.run, reading.output)
+
+    return change
+
+
 def _changing(parts: Parts, before: Strand, change: Change) -> Verb:
     def verb(run: Run) -> Sequence[e.Event]:
         strand = run.strand(before.name)
-        if strand is None or strand.turn != before.turn or not strand_due(run, strand):
+        if strand is None or strand.turn != before.turn or not turn_due(run, strand):
             return []
         with contained(f"the agent {run.agent!r}"):
             return change(Scene(run, parts.ledger.fold(run), parts.store.now()))
