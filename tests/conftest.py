@@ -1,8 +1,10 @@
 """Run `async def` tests, each in an event loop of its own, without a plugin."""
 
 import asyncio
+import importlib
 import inspect
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +20,17 @@ settings.load_profile("sayso")
 # Whatever runs in the background of a shell ignores interrupts, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def provider(request: pytest.FixtureRequest) -> Any:
+    """A real provider on this machine: Canaille, through pytest-iam. One for all tests: what it
+    keeps is the process's, and a second one would take it away from the first.
+
+    Its plugin is switched off for everybody else, because it takes a second to load.
+    """
+    request.config.pluginmanager.register(importlib.import_module("pytest_iam"), "provider")
+    return request.getfixturevalue("iam_server")
 
 
 @pytest.hookimpl(tryfirst=True)

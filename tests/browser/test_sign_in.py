@@ -15,10 +15,10 @@ from playwright.sync_api import expect
 from tests.browser.inbox import GRACE_MS
 from tests.browser.window import PHONE, Windows
 from tests.cli.serving import Served
-from tests.oauth.conftest import iam_configuration, iam_server, iam_server_port, site
+from tests.oauth.conftest import site
 from tests.web.issuer import HandMade
 
-__all__ = ["iam_configuration", "iam_server", "iam_server_port", "site"]
+__all__ = ["site"]
 
 
 @pytest.fixture(scope="module")
