@@ -1,11 +1,18 @@
 """The hook that runs coroutine tests: were it to skip them, every async test would pass unseen."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 pytest_plugins = ["pytester"]
 
 
-def test_a_failing_coroutine_test_fails(pytester: pytest.Pytester, request) -> None:
+def test_a_failing_coroutine_test_fails(
+    pytester: pytest.Pytester, request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "src"), str(root)]))
     pytester.makeconftest(request.path.with_name("conftest.py").read_text(encoding="utf-8"))
     pytester.makepyfile(
         """
@@ -21,6 +28,7 @@ def test_a_failing_coroutine_test_fails(pytester: pytest.Pytester, request) -> N
         """
     )
 
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    # In this process it would take away, when it ends, whatever modules were imported by then.
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
     result.assert_outcomes(passed=1, failed=1)

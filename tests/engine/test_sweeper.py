@@ -166,14 +166,15 @@ async def test_runs_with_one_deadline_expire_beside_each_other(place: Place) -> 
     async with crowd(place, 3 * AT_ONCE + 1) as (app, store, runs):
         assert await app.sweep() == len(runs)
 
-        assert store.most == AT_ONCE
+        assert 1 < store.most <= AT_ONCE
         assert {(await run.view()).status for run in runs} == {"running"}
         assert await app.sweep() == 0
 
 
 async def test_what_the_store_cannot_do_ends_a_sweep_and_the_next_goes_on(place: Place) -> None:
     async with crowd(place, 3 * AT_ONCE) as (app, store, runs):
-        store.refuses = 5
+        # The first, before any other is through and its place is taken by the next.
+        store.refuses = 1
 
         with pytest.raises(StoreBusy):
             await app.sweep()
